@@ -25,8 +25,7 @@ import anyio
 import tenure
 from benchmarks._contests import compared, contest
 from benchmarks._measure import LONG, Row, Size, alone, interleaved, on_loop, row
-from benchmarks._postgres_server import NewDatabase
-from benchmarks._postgres_server import server as postgres
+from benchmarks._postgres_server import NewDatabase, server as postgres
 from benchmarks._redis_server import server as redis
 from tenure import Item, Limit
 from tenure.engine import Exchange, Exchanged, OpenSession

@@ -21,8 +21,7 @@ from typing import Any, NamedTuple, cast
 import anyio
 import redis
 
-from benchmarks._measure import LONG, Figure, Row, Size
-from benchmarks._measure import row as beside
+from benchmarks._measure import LONG, Figure, Row, Size, row as beside
 from benchmarks._redis_server import server
 from tenure import engine as e
 from tenure.engines.redis import RedisEngine

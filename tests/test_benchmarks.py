@@ -15,8 +15,7 @@ import pytest
 from benchmarks import _table
 from benchmarks._answers import ANSWERS, Answer
 from benchmarks._measure import MISSING, SIZES, Figure, alone, figure_of, in_turn, interleaved, row
-from benchmarks._pages import AREAS, all_figures, pages, rewrite, what_it_costs
-from benchmarks._pages import what_is_behind as losses
+from benchmarks._pages import AREAS, all_figures, pages, rewrite, what_is_behind as losses, what_it_costs
 from benchmarks._peers import CONTESTS, ROOT, BadHeader, Peer, peer_in, peers_of
 from benchmarks._record import Record, keep, read, recorded
 from benchmarks._report import what_is_behind, what_is_missing, write

@@ -140,7 +140,7 @@ def unasked(package):
 
 
 def doors_in(source):
-    """The names that a source imports, and neither uses nor has in its `__all__`."""
+    """The names that a source imports, and neither uses nor exports: by `__all__`, or as themselves."""
     nodes = list(ast.walk(ast.parse(source)))
     casts = [
         node.args[0] for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "cast"
@@ -161,6 +161,7 @@ def doors_in(source):
         for node in nodes
         if isinstance(node, ast.Import | ast.ImportFrom) and getattr(node, "module", "") != "__future__"
         for alias in node.names
+        if alias.name != alias.asname
     }
     return sorted(imported - used)
 

@@ -60,8 +60,12 @@ def _read(room: str) -> ast.Module:
 
 
 def _exported(room: str) -> tuple[str, ...]:
-    """What `__all__` of a room says."""
-    for node in _read(room).body:
+    """What `__all__` of a room says, or else what it imports as itself."""
+    body = _read(room).body
+    aliases = (alias for node in body if isinstance(node, ast.ImportFrom) for alias in node.names)
+    if itself := tuple(alias.name for alias in aliases if alias.name == alias.asname):
+        return itself
+    for node in body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return ast.literal_eval(node.value)
     raise LookupError(f"{room} has no __all__")

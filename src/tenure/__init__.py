@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING
 from tenure.lazy import exports
 
 if TYPE_CHECKING:
-    from tenure import errors as errors
-    from tenure import types as types
+    from tenure import errors as errors, types as types
     from tenure.engines import open_store
     from tenure.errors import (
         AcquireTimeout,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from tenure.engine import A, Enlistment
+import tenure.engine as e
 
 __all__ = (
     "Awaiting",
@@ -74,7 +74,7 @@ def adapt_sync(connection: object) -> Blocking:
     raise TypeError(f"connection must be one that blocks: await the same without _sync for {connection!r}")
 
 
-async def run_enlisted(connection: object, joining: Enlistment[A], judge: Callable[[A], T]) -> T:
+async def run_enlisted(connection: object, joining: e.Enlistment[e.A], judge: Callable[[e.A], T]) -> T:
     """The answer of an operation that joins the transaction of a user's connection, passed through `judge`.
 
     Raises `TypeError`, and `RuntimeError` outside of a transaction.
@@ -88,7 +88,7 @@ async def run_enlisted(connection: object, joining: Enlistment[A], judge: Callab
     return judge(joining.finish(None, await own.run(joining.sql, joining.values or {})))
 
 
-def run_enlisted_sync(connection: object, joining: Enlistment[A], judge: Callable[[A], T]) -> T:
+def run_enlisted_sync(connection: object, joining: e.Enlistment[e.A], judge: Callable[[e.A], T]) -> T:
     """The same on a connection that blocks."""
     own = adapt_sync(connection)
     own.run(_BEGIN, {})
@@ -186,7 +186,7 @@ class Awaiting:
         """True if a rollback will undo the statement that was just run."""
         return _in_transaction(await self._raw())
 
-    async def in_its_thread(self, function: Callable[[Any, list[Any]], A]) -> A:
+    async def in_its_thread(self, function: Callable[[Any, list[Any]], e.A]) -> e.A:
         """Call a function with the driver's blocking connection, in its thread. Raises `TypeError` if it has none.
 
         Cancellation: the function is run as a whole, before whatever else is asked of the connection.

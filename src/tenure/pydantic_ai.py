@@ -35,11 +35,13 @@ if TYPE_CHECKING:
     Spec: Any
 else:
     try:
-        from pydantic_ai.durable_exec import JSON_CODEC
-        from pydantic_ai.durable_exec import BaseDurabilityCapability as Capability
-        from pydantic_ai.durable_exec import DurabilityEngineSpec as Spec
-        from pydantic_ai.durable_exec import JournalCallableOperationBackend as Backend
-        from pydantic_ai.durable_exec import RoleBasedOperationConfig as Config
+        from pydantic_ai.durable_exec import (
+            JSON_CODEC,
+            BaseDurabilityCapability as Capability,
+            DurabilityEngineSpec as Spec,
+            JournalCallableOperationBackend as Backend,
+            RoleBasedOperationConfig as Config,
+        )
     except ImportError as _error:
         raise ModuleNotFoundError(
             "tenure.pydantic_ai needs pydantic-ai 2.68 or later: pip install 'tenure[pydantic-ai]'",

@@ -16,8 +16,7 @@ import tenure.engine as e
 from tenure.engine import Verdict
 from tenure.engines.memory import MemoryEngine
 from tenure.engines.memory._tasks import TaskRows
-from tenure.engines.rules import ENDING, LEASED, Families, Groups
-from tenure.engines.rules import _families as module
+from tenure.engines.rules import ENDING, LEASED, Families, Groups, _families as module
 
 QUEUE, LEVELS, MOST_STEPS = "q", 3, 9
 

@@ -14,8 +14,7 @@ import tenure.engines
 from tenure.engine import OPERATIONS, Index
 from tenure.engines.memory import MemoryEngine
 from tenure.engines.postgres import _operations as postgres
-from tenure.engines.redis import _operations as redis
-from tenure.engines.redis import _scripts
+from tenure.engines.redis import _operations as redis, _scripts
 
 PLACE = Path(tenure.engines.__file__)
 ENGINES = PLACE.parent

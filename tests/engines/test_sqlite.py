@@ -20,8 +20,7 @@ import depth
 import pytest
 from contract import set_groups
 
-from tenure import Lock, open_store
-from tenure import engine as e
+from tenure import Lock, engine as e, open_store
 from tenure.engines.memory import MemoryEngine
 from tenure.engines.sqlite import (
     SqliteEngine,

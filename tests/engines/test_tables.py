@@ -7,8 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from math import inf
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tenure.engines.memory._tables import MemoryTable
 from tenure.engines.rules import Layout, Order

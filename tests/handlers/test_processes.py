@@ -14,8 +14,7 @@ import pytest
 import tenure
 from tenure import BatchWorker, Job, Retry, Selection, Worker, WorkQueue
 
-from . import called_in_a_process as called
-from . import slow_to_import as slow
+from . import called_in_a_process as called, slow_to_import as slow
 
 
 def is_there(pid):

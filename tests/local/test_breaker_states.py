@@ -5,8 +5,7 @@ from math import inf
 
 import depth
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tenure.local._breaker_settings import Settings

@@ -3,8 +3,7 @@
 from collections import deque
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tenure.local._breaker_window import FAILED, SLOW, CountWindow, TimeWindow
 

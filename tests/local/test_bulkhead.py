@@ -7,8 +7,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from callers import EVERY_WAY, Cancellable
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tenure.errors import AcquireTimeout, BulkheadFull
 from tenure.local._bulkhead import Bulkhead

@@ -8,8 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from callers import EVERY_WAY
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tenure.local._coalescer import Coalescer
 from tenure.testing import assert_checkpoints, run

@@ -7,8 +7,7 @@ import contextlib
 import anyio
 import pytest
 from anyio import WouldBlock
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tenure import Limit
 from tenure.local import TokenBucket

@@ -4,8 +4,7 @@ import math
 
 import anyio
 import depth
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from local.pool_world import Works
 
 from tenure.local import _pool_slots

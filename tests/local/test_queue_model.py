@@ -4,8 +4,7 @@ import anyio
 import depth
 import pytest
 from anyio import ClosedResourceError, EndOfStream, WouldBlock
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tenure.local import PriorityQueue, Queue
 

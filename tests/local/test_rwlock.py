@@ -7,8 +7,7 @@ import anyio.lowlevel
 import depth
 import pytest
 from callers import ON_UVLOOP_TOO, Cancellable, start_in_turn
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tenure.local._rwlock import RWLock, RWLockStatistics
 from tenure.testing import (

@@ -4,8 +4,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from callers import EVERY_WAY, Cancellable, start_in_turn
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tenure.local._slots import Slots
 from tenure.waiting import this_task

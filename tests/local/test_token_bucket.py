@@ -8,8 +8,7 @@ import anyio
 import depth
 import pytest
 from anyio import WouldBlock
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from tenure import WouldExceedDeadline

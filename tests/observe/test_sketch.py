@@ -6,8 +6,7 @@ import json
 from math import floor
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from tenure.observe._sketch import ACCURACY, Sketch
 

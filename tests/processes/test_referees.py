@@ -13,8 +13,7 @@ from dataclasses import replace
 
 import anyio
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 import tenure
 from benchmarks.soak.referees import (

@@ -10,8 +10,7 @@ from math import inf
 
 import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import tenure
 from tenure import BatchWorker, Lock, Retry, Task, Worker, WorkQueue

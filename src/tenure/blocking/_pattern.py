@@ -22,9 +22,9 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar, get_origin
 from weakref import ref
 
+import tenure.engine as e
 from tenure import shared
 from tenure.arguments import AsyncBlock, SyncBlock, check_timeout
-from tenure.engine import CAP
 from tenure.store import Store as AsyncStore
 
 from ._block import Block
@@ -180,7 +180,7 @@ class Listing(Pattern, Generic[R]):
     def __iter__(self) -> Iterator[R]:
         after, left = None, self._inside.limit
         while left > 0:
-            page = self.page(after, min(CAP, left))
+            page = self.page(after, min(e.CAP, left))
             yield from page.records
             after, left = page.next, left - len(page.records)
             if after is None:

@@ -12,19 +12,18 @@ from urllib.parse import quote
 
 import anyio
 
+import tenure.engine as e
 from tenure import engines
 from tenure.arguments import Seconds, SyncBlock
-from tenure.engine import Engine
 from tenure.observe import Observer
-from tenure.store import Codec, StoreStatistics, handle_of
-from tenure.store import Store as AsyncStore
+from tenure.store import Codec, Store as AsyncStore, StoreStatistics, handle_of
 
 from ._portal import Caller, Handle, Portal, ask, close
 from ._request import Request
 
 
 def open_store(
-    where: str | Engine | None = None,
+    where: str | e.Engine | None = None,
     *,
     namespace: str = "tenure",
     ttl: Seconds = 30.0,

@@ -9,7 +9,7 @@ from statistics import median
 
 import anyio
 
-from tenure.engine import HEALTH, Ping, Scan
+import tenure.engine as e
 from tenure.engines import open_store
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.observe import printable
@@ -98,10 +98,10 @@ async def _examine(url: str, namespace: str, repair: bool) -> Finding:
 async def _look(store: Store, *, repair: bool) -> Finding:
     inside = handle_of(store)
     pings = sorted([await store.ping() for _ in range(_PINGS)])
-    parts = (await read_pages(inside, Scan(HEALTH))).rows
+    parts = (await read_pages(inside, e.Scan(e.HEALTH))).rows
     examined = parts[0]
     if repair:
-        await inside.call(Ping(repair=True))
+        await inside.call(e.Ping(repair=True))
     kinds = {kind: len(await names(inside, kind)) for kind in ("queues", "holds", "pools", "sessions")}
     problems = list(dict.fromkeys(problem for part in parts for problem in part.problems))
     if median(pings) > _SLOW:

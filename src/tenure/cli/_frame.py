@@ -9,8 +9,7 @@ from tenure.observe import printable
 from tenure.web import Flow, SeenKey, SeenProcess, View
 
 from ._holders import in_words
-from ._table import cut, padded, spoken
-from ._table import width as width_of
+from ._table import cut, padded, spoken, width as width_of
 
 BOLD, RED, PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
 

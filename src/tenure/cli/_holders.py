@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from tenure.engine import Holder
+import tenure.engine as e
 from tenure.observe import printable
 from tenure.shared import break_holder
 from tenure.store import Store, handle_of, names
@@ -138,7 +138,7 @@ def _rows(key: SeenKey) -> Iterator[tuple[str, ...]]:
             yield key.kind, key.name, does, holder.process, task_of(holder), spoken(holder.age), share, token
 
 
-def _share(key: SeenKey, holder: Holder) -> str:
+def _share(key: SeenKey, holder: e.Holder) -> str:
     if key.capacity == READERS:
         return "write" if holder.weight == READERS else "read"
     return f"{holder.weight:,} of {key.capacity:,}"
@@ -155,7 +155,7 @@ def _described(key: SeenKey) -> dict[str, Any]:
     }
 
 
-def _holder(key: SeenKey, holder: Holder) -> dict[str, Any]:
+def _holder(key: SeenKey, holder: e.Holder) -> dict[str, Any]:
     shown = {
         "process": holder.process,
         "task": task_of(holder),

@@ -103,8 +103,8 @@ import os
 import re
 from urllib.parse import unquote, urlsplit
 
+import tenure.engine as e
 from tenure.arguments import Seconds, check_seconds
-from tenure.engine import RESPONSE_TIMEOUT, Engine
 from tenure.lazy import extra
 from tenure.observe import Observer
 from tenure.store import Codec, Store
@@ -121,7 +121,7 @@ _KNOWN = "memory:, sqlite:///FILE, redis://HOST or postgresql://HOST/DATABASE"
 
 
 def open_store(
-    where: str | Engine | None = None,
+    where: str | e.Engine | None = None,
     *,
     namespace: str = "tenure",
     ttl: Seconds = 30.0,
@@ -173,7 +173,7 @@ def open_store(
     )
 
 
-def _engine(url: str, response_timeout: Seconds | None) -> Engine:
+def _engine(url: str, response_timeout: Seconds | None) -> e.Engine:
     scheme, colon, rest = url.partition(":")
     scheme = scheme.lower()
     if not colon:
@@ -225,7 +225,7 @@ def _response_timeout_in(url: str, argument: Seconds | None) -> tuple[str, float
                 f"response_timeout must be a number of seconds in the URL, not {found[1]!r}"
             ) from None
         argument = seconds if argument is None else argument
-    return url, RESPONSE_TIMEOUT if argument is None else check_seconds(
+    return url, e.RESPONSE_TIMEOUT if argument is None else check_seconds(
         "response_timeout", argument, least=None
     )
 

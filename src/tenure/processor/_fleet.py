@@ -15,7 +15,7 @@ from typing import Any
 
 import anyio
 
-from tenure.engine import HOLDERS, Scan, SetValue
+import tenure.engine as e
 from tenure.errors import LeaseLost
 from tenure.observe import Sketch
 from tenure.shared import Hold, HoldRequest, Lease, QueueStatistics, ResourcePoolStatistics
@@ -105,13 +105,13 @@ class Fleets:
                 async with (hold := Hold(Lease, store, request, ttl=store.ttl, timeout=None)) as lease:
                     while True:
                         await anyio.sleep(every)
-                        await store.call(SetValue(self._key, hold.grant.name, lease.token, self._value()))
+                        await store.call(e.SetValue(self._key, hold.grant.name, lease.token, self._value()))
 
     async def read(
         self, queues: Mapping[str | None, QueueStatistics], claims: ResourcePoolStatistics | None
     ) -> Fleet:
         """The fleet at this moment, with the engine's figures. Raises `StoreClosed`, `EngineError`."""
-        answer = await read_pages(self._store, Scan(HOLDERS, self._key))
+        answer = await read_pages(self._store, e.Scan(e.HOLDERS, self._key))
         reports = [Report.from_data(json.loads(holder.value)) for holder in answer.holders]
         return Fleet(
             members=tuple(

@@ -20,8 +20,8 @@ from typing import Any
 import anyio
 from anyio import CancelScope
 
+import tenure.engine as e
 from tenure.arguments import seconds_of
-from tenure.engine import Settle
 from tenure.errors import AcquireTimeout, BulkheadFull, CapacityMismatch, LeaseLost, PoolTimeout
 from tenure.handlers import NotBegun, describe, is_closing, split_failure
 from tenure.local import Bulkhead, CircuitBreaker, Pool
@@ -325,7 +325,7 @@ class KindWorker(Worker):
             self.meter.report("failures", id=task.id, attempt=task.attempt, error=describe(failure))
         return failure
 
-    def _on_settled(self, task: Task, settle: Settle, refused: str | None) -> None:
+    def _on_settled(self, task: Task, settle: e.Settle, refused: str | None) -> None:
         if self._tell_dead is not None:
             self._tell_dead(task, settle, refused)
         outcome = event_of(task, settle, refused).removeprefix("task.")

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import anyio
 from anyio import CancelScope
 
+import tenure.engine as e
 from tenure.arguments import Seconds, check_timeout
-from tenure.engine import Acquire, Claimed, Granted, Operation, Release, Reply
 from tenure.errors import AcquireTimeout, LeaseLost
 from tenure.store import Grant, Held, Session, StoreHandle
 from tenure.waiting import Parked, now
@@ -39,11 +39,11 @@ class LeaseRequest:
         """True if others may hold the key at the same time."""
         return False
 
-    def ask(self, session: str, name: str) -> Operation[Any]:
+    def ask(self, session: str, name: str) -> e.Operation[Any]:
         """The operation that obtains it, or a place in the queue of waiters."""
         raise NotImplementedError
 
-    def undo(self, name: str) -> Operation[Any]:
+    def undo(self, name: str) -> e.Operation[Any]:
         """The operation that gives it back, or leaves the queue."""
         raise NotImplementedError
 
@@ -60,11 +60,11 @@ class HoldRequest(LeaseRequest):
     def shared(self) -> bool:
         return self.weight < self.capacity
 
-    def ask(self, session: str, name: str) -> Operation[Any]:
-        return Acquire(session, self.key, name, self.capacity, self.weight, self.value, self.wait)
+    def ask(self, session: str, name: str) -> e.Operation[Any]:
+        return e.Acquire(session, self.key, name, self.capacity, self.weight, self.value, self.wait)
 
-    def undo(self, name: str) -> Operation[Any]:
-        return Release(self.key, name)
+    def undo(self, name: str) -> e.Operation[Any]:
+        return e.Release(self.key, name)
 
 
 class Lease(Guarded, Held):
@@ -78,7 +78,7 @@ class Lease(Guarded, Held):
     __slots__ = ("_ended", "_name", "_request", "_scope", "_session", "key", "lost", "token")
 
     def __init__(self, request: LeaseRequest, grant: Grant, scope: CancelScope) -> None:
-        answer: Granted | Claimed = grant.answer
+        answer: e.Granted | e.Claimed = grant.answer
         self.key: str = request.key
         self.token: int = answer.token
         self._request = request
@@ -202,7 +202,7 @@ class Hold(LeasedBlock[H, Grant, None]):
         seconds = timeout or max(self._store.settle_timeout, _ONE_TRY)
         with anyio.move_on_after(seconds):
             grant = await self._store.acquisitions.acquire(request, self._ttl, on_position)
-            if grant.answer is not Reply.REFUSED:
+            if grant.answer is not e.Reply.REFUSED:
                 return grant
             refused = True
         reason = "held"

@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+import tenure.engine as e
 from tenure.arguments import LONGEST_NAME, check_count, check_text
-from tenure.engine import CAP, Scan
-from tenure.engine import Page as Rows
 from tenure.store import StoreHandle, read_pages
 
 R = TypeVar("R")
@@ -67,14 +66,14 @@ class _Reading(Generic[R]):
                 return record
             if self._after is None or self._left <= 0:
                 raise StopAsyncIteration
-            page = await self._read(self._after, min(CAP, self._left))
+            page = await self._read(self._after, min(e.CAP, self._left))
             self._records, self._after = iter(page.records), page.next
             self._left -= len(page.records)
 
 
 async def read_matching(
-    store: StoreHandle, scan: Scan[Any], matches: Callable[[Any], bool] | None, most: int
-) -> Rows[Any]:
+    store: StoreHandle, scan: e.Scan[Any], matches: Callable[[Any], bool] | None, most: int
+) -> e.Page[Any]:
     """The first rows of an index that match, at most so many; `next` is the place behind the last row looked at.
 
     With a test, it costs a page of `CAP` rows for each that are looked at. Raises `EngineError`, `StoreClosed`.
@@ -82,7 +81,7 @@ async def read_matching(
     if matches is None:
         return await read_pages(store, scan, most)
     rows: list[Any] = []
-    limit = CAP
+    limit = e.CAP
     while True:
         page = await read_pages(store, scan, limit)
         found = [place for place, row in enumerate(page.rows, 1) if matches(row)]
@@ -92,8 +91,8 @@ async def read_matching(
             continue
         rows += [page.rows[place - 1] for place in found]
         if not page.next or len(rows) == most:
-            return Rows(tuple(rows), page.next)
-        scan, limit = replace(scan, after=page.next), CAP
+            return e.Page(tuple(rows), page.next)
+        scan, limit = replace(scan, after=page.next), e.CAP
 
 
 def listing_of(read_all: Callable[[], Awaitable[list[R]]], name: Callable[[R], str]) -> Listing[R]:
@@ -106,7 +105,7 @@ def listing_of(read_all: Callable[[], Awaitable[list[R]]], name: Callable[[R], s
     return Listing(read)
 
 
-def listing(store: StoreHandle, scan: Scan[Any], show: Callable[[Any], R]) -> Listing[R]:
+def listing(store: StoreHandle, scan: e.Scan[Any], show: Callable[[Any], R]) -> Listing[R]:
     """The rows of an index, as `show` shows them to the user."""
 
     async def read(after: str, limit: int) -> Page[R]:

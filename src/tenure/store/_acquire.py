@@ -41,21 +41,7 @@ from typing import Any, Protocol
 
 from anyio import CancelScope
 
-from tenure.engine import (
-    Acquire,
-    Claimed,
-    GiveBack,
-    Granted,
-    Hint,
-    Leave,
-    Mismatch,
-    Notice,
-    Operation,
-    Queued,
-    Release,
-    Reply,
-    Waiting,
-)
+import tenure.engine as e
 from tenure.errors import CapacityMismatch, StoreClosed
 from tenure.waiting import Parked, checkpoint, now, park, this_task, wake
 
@@ -73,11 +59,11 @@ class AcquireRequest(Protocol):
         """The engine's key of the wanted object."""
         ...
 
-    def ask(self, session: str, name: str) -> Operation[Any]:
+    def ask(self, session: str, name: str) -> e.Operation[Any]:
         """The operation that acquires it, or joins the queue for it."""
         ...
 
-    def undo(self, name: str) -> Operation[Any]:
+    def undo(self, name: str) -> e.Operation[Any]:
         """The operation that releases it, or leaves the queue."""
         ...
 
@@ -129,11 +115,11 @@ class Acquisitions:
             finally:
                 acquisition.end()
             # the session may have ended without anybody noticing yet
-            if session.check() is None and answer is not Reply.GONE and not self.home.closed:
-                if isinstance(answer, (Granted, Claimed)):
+            if session.check() is None and answer is not e.Reply.GONE and not self.home.closed:
+                if isinstance(answer, (e.Granted, e.Claimed)):
                     return Grant(session, acquisition.name, answer)
                 del self.by_name[acquisition.name]
-                if isinstance(answer, Mismatch) and isinstance(acquisition.operation, Acquire):
+                if isinstance(answer, e.Mismatch) and isinstance(acquisition.operation, e.Acquire):
                     asked = acquisition.operation.capacity
                     raise CapacityMismatch(request.key, asked=asked, stored=answer.stored)
                 return Grant(session, acquisition.name, answer)
@@ -158,18 +144,18 @@ class Acquisitions:
             if acquisition.waiting:
                 acquisition.on_news(StoreClosed("the store was closed"))
 
-    def on_hint(self, hint: Hint) -> None:
+    def on_hint(self, hint: e.Hint) -> None:
         """Pass a hint to its holder, participant or claimer; release a grant that nobody here knows."""
         if (acquisition := self.by_name.get(hint.name)) is not None:
             acquisition.on_news(hint.news)
             return
         match hint.news:
-            case Granted():
-                undo = Release(hint.key, hint.name)
-            case Claimed():
-                undo = GiveBack(hint.key, hint.name)
-            case Notice.ROOM:
-                undo = Leave(hint.key, hint.name)
+            case e.Granted():
+                undo = e.Release(hint.key, hint.name)
+            case e.Claimed():
+                undo = e.GiveBack(hint.key, hint.name)
+            case e.Notice.ROOM:
+                undo = e.Leave(hint.key, hint.name)
             case _:
                 return  # the outcome of an arrival too: the caller withdraws it, and needs the answer
         self._dispatchers.of(hint.key).send(undo, _nothing)
@@ -208,8 +194,8 @@ class Acquisition(Held):
         # tools that look for deadlocks read the task from the name
         self.name: str = f"{session.new_name()}@{id(this_task()):x}"
         self.request: AcquireRequest = request
-        self.operation: Operation[Any] = request.ask(session.id, self.name)
-        self.queued: Queued | Waiting | None = None
+        self.operation: e.Operation[Any] = request.ask(session.id, self.name)
+        self.queued: e.Queued | e.Waiting | None = None
         self.ended: bool = False
         self._acquisitions = acquisitions
         self._on_position = on_position
@@ -231,10 +217,10 @@ class Acquisition(Held):
         """True if the engine has surely not applied the request: it was never sent, or was refused at the first
         try.
         """
-        if self._asked_again or self._reply not in (None, Reply.GONE):
+        if self._asked_again or self._reply not in (None, e.Reply.GONE):
             return False
         tries = 0 if self._call is None else self._call.tries
-        return tries <= (self._reply is Reply.GONE)
+        return tries <= (self._reply is e.Reply.GONE)
 
     async def answer(self) -> Any:
         """Ask, and wait for an answer that does not say to wait; GONE if the session is lost meanwhile.
@@ -260,10 +246,10 @@ class Acquisition(Held):
                 finally:
                     # its traceback holds this frame: let go of it, or both wait for the garbage collector
                     del news
-            if not isinstance(news, Notice):
+            if not isinstance(news, e.Notice):
                 return news
             if self._acquisitions.home.closed:
-                return Reply.GONE
+                return e.Reply.GONE
             self._asked_again = True
             self._news = self._reply = None
 
@@ -289,12 +275,12 @@ class Acquisition(Held):
         undo = self.request.undo(self.name)
         return PendingRelease(undo, self.session, after)
 
-    def on_queued(self, answer: Queued | Waiting) -> None:
+    def on_queued(self, answer: e.Queued | e.Waiting) -> None:
         """The engine says to wait."""
         self.queued = answer
         if self.ended:
             return
-        if self._on_position is not None and isinstance(answer, Queued):
+        if self._on_position is not None and isinstance(answer, e.Queued):
             self._on_position(answer.place - 1)
         self._acquisitions.reasker.add(self.request.key, self, answer.ask_again_in)
 
@@ -310,11 +296,11 @@ class Acquisition(Held):
     def _lose(self, reason: str) -> None:
         """The session is lost."""
         del reason
-        self.on_news(Reply.GONE)
+        self.on_news(e.Reply.GONE)
 
     def _on_answer(self, answer: object) -> None:
         self._reply = answer
-        if isinstance(answer, (Queued, Waiting)):
+        if isinstance(answer, (e.Queued, e.Waiting)):
             self.on_queued(answer)
         else:
             self.on_news(answer)
@@ -331,7 +317,7 @@ class PendingRelease:
 
     __slots__ = ("_operation", "_parked", "_refused", "answer", "session", "settled", "since")
 
-    def __init__(self, operation: Operation[Any], session: Session, after: Call[Any] | None = None) -> None:
+    def __init__(self, operation: e.Operation[Any], session: Session, after: Call[Any] | None = None) -> None:
         self.answer: Any = None
         self._operation = operation
         self.session: Session = session

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.engine import Engine
+import tenure.engine as e
 from tenure.errors import StoreUnavailable
 from tenure.observe import Reporter
 from tenure.waiting import now
@@ -13,7 +13,7 @@ class Availability:
     part.
     """
 
-    def __init__(self, engine: Engine, reporter: Reporter | None = None) -> None:
+    def __init__(self, engine: e.Engine, reporter: Reporter | None = None) -> None:
         self.reporter: Reporter = reporter or Reporter()
         self._engine = engine
         self._away: dict[object, StoreUnavailable] = {}

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from tenure.engine import Operation, Reply
+import tenure.engine as e
 from tenure.errors import EngineError, StoreClosed, StoreUnavailable
 from tenure.waiting import Expired, Line, Waiter
 
@@ -36,7 +36,7 @@ V = TypeVar("V")
 class BatchOwner(Protocol):
     """An object whose operations are batched."""
 
-    def next_operation(self, session: Session, n: int) -> Operation[Any] | None:
+    def next_operation(self, session: Session, n: int) -> e.Operation[Any] | None:
         """The next operation, numbered `n` and made of all that has gathered; None if nothing has."""
         ...
 
@@ -115,7 +115,7 @@ class Batcher:
     def _on_answer(self, session: Session, answer: Any) -> None:
         resent = self.call is not None and self.call.tries > 1
         self.busy, self.call = False, None
-        if answer is Reply.GONE:
+        if answer is e.Reply.GONE:
             session.lose("gone")
             self._owner.on_session_lost(resent=resent)
         elif isinstance(answer, Exception):

@@ -30,7 +30,7 @@ from threading import get_ident
 from typing import Any, Generic
 from weakref import WeakSet
 
-from tenure.engine import CAP, A, Count, Engine, GetResult, NotSent, Operation, Ping, Reply, Scan
+import tenure.engine as e
 from tenure.errors import EngineError, StoreClosed, StoreUnavailable
 from tenure.observe import Reporter
 from tenure.pages import doc_page
@@ -43,11 +43,11 @@ _NOWHERE = -1
 _NOT_OPEN = "the store is not open: use `async with open_store(...) as store`"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
-WINDOW = 2 * CAP
+WINDOW = 2 * e.CAP
 """The number of operations that may be under way: a batch, and the next one that forms meanwhile. Urgent
 operations need not wait for room."""
 
-_READS = (Count, GetResult, Ping, Scan)
+_READS = (e.Count, e.GetResult, e.Ping, e.Scan)
 
 MOST_REPEATS = 100_000
 """The number of times that an operation may be answered MORE: each time the engine has done `CAP` steps of
@@ -145,7 +145,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave)
 
 
-class Call(Generic[A]):
+class Call(Generic[e.A]):
     """An operation under way; a caller that no longer wants its answer clears `wanted`.
 
     `tries` counts how often it was sent, `repeats` how often the answer was MORE. `resent` is true once it was sent
@@ -154,9 +154,9 @@ class Call(Generic[A]):
 
     __slots__ = ("on_answer", "operation", "repeats", "resent", "tries", "wanted")
 
-    def __init__(self, operation: Operation[A], on_answer: Callable[[A | Exception], object]) -> None:
-        self.operation: Operation[A] = operation
-        self.on_answer: Callable[[A | Exception], object] = on_answer
+    def __init__(self, operation: e.Operation[e.A], on_answer: Callable[[e.A | Exception], object]) -> None:
+        self.operation: e.Operation[e.A] = operation
+        self.on_answer: Callable[[e.A | Exception], object] = on_answer
         self.tries: int = 0
         self.repeats: int = 0
         self.resent: bool = False
@@ -171,7 +171,7 @@ class Dispatcher:
     already received, and not at all if its caller no longer wants the answer.
     """
 
-    def __init__(self, engine: Engine, home: Home, availability: Availability | None = None) -> None:
+    def __init__(self, engine: e.Engine, home: Home, availability: Availability | None = None) -> None:
         self._url = engine.url
         self._availability = availability or Availability(engine)
         self._engine_submit = engine.submit
@@ -202,8 +202,12 @@ class Dispatcher:
         return len(self._again) + len(self._waiting) + len(self._under_way)
 
     def send(
-        self, operation: Operation[A], on_answer: Callable[[A | Exception], object], *, urgent: bool = False
-    ) -> Call[A]:
+        self,
+        operation: e.Operation[e.A],
+        on_answer: Callable[[e.A | Exception], object],
+        *,
+        urgent: bool = False,
+    ) -> Call[e.A]:
         """Send an operation; `on_answer` is called once with its answer or its error, and must not raise.
 
         The error is its `EngineError`, or `StoreClosed` when the dispatcher has closed. An engine without I/O answers
@@ -235,7 +239,7 @@ class Dispatcher:
             self._soon[function] = None
             self._wake()
 
-    async def call(self, operation: Operation[A], *, urgent: bool = False, patient: bool = True) -> A:
+    async def call(self, operation: e.Operation[e.A], *, urgent: bool = False, patient: bool = True) -> e.A:
         """Send an operation and wait for its answer. Raises `EngineError`, `StoreClosed`; if it is not `patient`,
         `StoreUnavailable` when none has come in time.
 
@@ -327,7 +331,7 @@ class Dispatcher:
                 self._go_on()
                 if self._down and not (self.pending or self._settles):
                     # no caller waits for the operations without an answer: ask whether the engine is back
-                    self.send(Ping(), _nothing).wanted = False
+                    self.send(e.Ping(), _nothing).wanted = False
 
     def _submit(self, call: Call[Any]) -> None:
         call.tries += 1
@@ -365,7 +369,7 @@ class Dispatcher:
         if call not in self._under_way:
             return  # closed meanwhile
         del self._under_way[call]
-        if answer is Reply.MORE:
+        if answer is e.Reply.MORE:
             call.repeats += 1
             if call.repeats < MOST_REPEATS:
                 if call.wanted:
@@ -379,7 +383,7 @@ class Dispatcher:
             if not self._down:
                 self._down, self._down_since = True, now()
             self._availability.lost(self, answer)
-            call.tries -= isinstance(answer, NotSent)
+            call.tries -= isinstance(answer, e.NotSent)
             if call.wanted:
                 self._again.append(call)
             self._hold_up()
@@ -396,7 +400,7 @@ class Dispatcher:
         self._held_up = True
         self._wake()
 
-    def _endless(self, operation: Operation[Any]) -> EngineError:
+    def _endless(self, operation: e.Operation[Any]) -> EngineError:
         return EngineError(
             f"{self._url}: the engine has answered {type(operation).__name__} {MOST_REPEATS} times with "
             "MORE; its expiry never ends, and whether the operation was applied is unknown"
@@ -420,7 +424,7 @@ class Dispatcher:
 class Dispatchers:
     """The dispatchers of an engine: one for each shard and, where there are several, one for what concerns all."""
 
-    def __init__(self, engine: Engine, home: Home, reporter: Reporter | None = None) -> None:
+    def __init__(self, engine: e.Engine, home: Home, reporter: Reporter | None = None) -> None:
         self.home = home
         self._shard = engine.shard
         shards = engine.shards

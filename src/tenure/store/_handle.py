@@ -10,8 +10,8 @@ from weakref import WeakValueDictionary
 import anyio
 from anyio import CancelScope
 
+import tenure.engine as e
 from tenure.arguments import check_name
-from tenure.engine import A, Engine, Enlisted, Enlistment, Hint, Notice, Operation, SessionItem
 from tenure.errors import EngineError, LeaseLost, StoreClosed
 from tenure.observe import Observer, Reporter
 from tenure.upkeep import Job
@@ -32,11 +32,11 @@ T = TypeVar("T")
 class Listener(Protocol):
     """An object of this process that receives the hints for one key."""
 
-    def on_hint(self, hint: Hint) -> None:
+    def on_hint(self, hint: e.Hint) -> None:
         """A hint came; MISSED means that others may have been lost. Must not raise."""
         ...
 
-    def on_found(self, session: Session, item: SessionItem) -> None:
+    def on_found(self, session: Session, item: e.SessionItem) -> None:
         """The engine has this item of a session. The listener releases it if it does not know it. Must not raise."""
         ...
 
@@ -50,7 +50,7 @@ class StoreHandle:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: e.Engine,
         process: str,
         *,
         namespace: str,
@@ -88,7 +88,7 @@ class StoreHandle:
         """The beginning of the engine's keys of all objects of a kind."""
         return f"{self.namespace}:{kind}:"
 
-    async def call(self, operation: Operation[A], *, patient: bool = False) -> A:
+    async def call(self, operation: e.Operation[e.A], *, patient: bool = False) -> e.A:
         """Send an operation and wait for its answer. Raises `EngineError`, `StoreClosed`, `StoreUnavailable`.
 
         The last is raised when no answer has come within the engine's `response_timeout`, unless the call is `patient`:
@@ -107,7 +107,7 @@ class StoreHandle:
         if scope.cancelled_caught:
             raise dispatcher.no_answer(outcome)
 
-    def send(self, operation: Operation[A], on_answer: Callable[[A | Exception], object]) -> Call[A]:
+    def send(self, operation: e.Operation[e.A], on_answer: Callable[[e.A | Exception], object]) -> Call[e.A]:
         """Send an operation from plain code; also while the store closes."""
         return self.dispatchers.of(operation.key).send(operation, on_answer)
 
@@ -126,7 +126,7 @@ class StoreHandle:
         """Start a background job that its owner ends."""
         return self.home.running().start(name, function, *args)
 
-    def enlist(self, operation: Enlisted[A]) -> Enlistment[A]:
+    def enlist(self, operation: e.Enlisted[e.A]) -> e.Enlistment[e.A]:
         """The way to apply an operation within a transaction of the user's. From any thread.
 
         Raises `EngineError` if the engine takes no part in such transactions, `StoreClosed`.
@@ -179,10 +179,10 @@ class StoreHandle:
             # also when the loop is torn down around the store: nothing would end a shielded wait
             self.settle_timeouts.close()
 
-    def on_hint(self, hint: Hint) -> None:
+    def on_hint(self, hint: e.Hint) -> None:
         """Pass a hint to the object of this process that waits for it."""
         listener = self._listeners.get(hint.key)
-        if hint.news is Notice.MISSED:
+        if hint.news is e.Notice.MISSED:
             self.availability.check()
             self.acquisitions.reasker.ask_everything()
             for listener in list(self._listeners.values()):
@@ -190,16 +190,16 @@ class StoreHandle:
             for session in self.sessions:
                 if session.usable:
                     self._reconciler.reconcile(session)
-        elif hint.news is Notice.BROKEN:
+        elif hint.news is e.Notice.BROKEN:
             self.sessions.lose_one(hint.name, "broken")
-        elif hint.news is Notice.LOST:
+        elif hint.news is e.Notice.LOST:
             self.availability.check()
-        elif hint.news is Notice.HELD:
+        elif hint.news is e.Notice.HELD:
             # limiters listen by their kind: a listener for each would cost a part of each spending
             _, kind, _ = hint.key.split(":", 2)
             if limiters := self._listeners.get(self.prefix(kind)):
                 limiters.on_hint(hint)
-        elif listener is None or hint.news is Notice.ASK or not isinstance(hint.news, Notice):
+        elif listener is None or hint.news is e.Notice.ASK or not isinstance(hint.news, e.Notice):
             self.acquisitions.on_hint(hint)
         else:
             listener.on_hint(hint)
@@ -249,7 +249,7 @@ class StoreHandle:
         for session in self.sessions:
             session.dismiss("closed")
 
-    def _on_found(self, session: Session, item: SessionItem) -> None:
+    def _on_found(self, session: Session, item: e.SessionItem) -> None:
         listener = self._listeners.get(item.key) if item.family in OF_QUEUES else None
         if listener is not None:
             listener.on_found(session, item)

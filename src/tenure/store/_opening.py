@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskStatus
 
-from tenure.engine import Engine, Hint
+import tenure.engine as e
 from tenure.errors import StoreUnavailable
 from tenure.waiting import Backoff
 
@@ -34,9 +34,9 @@ class _Once:
 
 
 async def serve(
-    engine: Engine,
+    engine: e.Engine,
     process: str,
-    deliver: Callable[[Hint], None],
+    deliver: Callable[[e.Hint], None],
     retry: float,
     availability: Availability,
     *,

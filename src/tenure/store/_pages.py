@@ -6,16 +6,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from tenure.engine import CAP, NAMES, Count, Page, QueueCounts, Reply, Scan
+import tenure.engine as e
 from tenure.upkeep import unwrapped_task_group
 
 from ._handle import StoreHandle
 
-P = TypeVar("P", bound=Page[Any])
+P = TypeVar("P", bound=e.Page[Any])
 
 
 async def read_pages(
-    store: StoreHandle, scan: Scan[P], most: int | None = None, *, patient: bool = False
+    store: StoreHandle, scan: e.Scan[P], most: int | None = None, *, patient: bool = False
 ) -> P:
     """All rows of an index as one page, or the first `most`; up to `CAP` rows are of one moment.
 
@@ -24,9 +24,9 @@ async def read_pages(
     """
     rows: list[Any] = []
     while True:
-        limit = CAP if most is None else min(CAP, most - len(rows))
+        limit = e.CAP if most is None else min(e.CAP, most - len(rows))
         page = await store.call(replace(scan, limit=limit), patient=patient)
-        if isinstance(page, Reply):
+        if isinstance(page, e.Reply):
             return scan.index.page(tuple(rows))
         rows += page.rows
         if not page.next or len(rows) == most:
@@ -36,10 +36,10 @@ async def read_pages(
 
 async def read_counts(
     store: StoreHandle, key: str, *, patient: bool = False, recount: bool = False
-) -> QueueCounts:
+) -> e.QueueCounts:
     """The counts of a queue, or of its rows. Raises as `read_pages` does. Cancellation: no effect."""
-    counts = await store.call(Count(key, recount=recount), patient=patient)
-    assert isinstance(counts, QueueCounts)
+    counts = await store.call(e.Count(key, recount=recount), patient=patient)
+    assert isinstance(counts, e.QueueCounts)
     return counts
 
 
@@ -49,7 +49,7 @@ async def names(store: StoreHandle, kind: str, limit: int = 1_000_000) -> list[s
     collected: dict[str, None] = {}
     after = ""
     while len(collected) < limit:
-        scan = Scan(NAMES[kind], "", after, only=prefix)
+        scan = e.Scan(e.NAMES[kind], "", after, only=prefix)
         page = await read_pages(store, scan, limit - len(collected))
         collected |= dict.fromkeys(page.rows)
         if not (after := page.next):

@@ -6,7 +6,7 @@ from functools import partial
 from math import inf
 from typing import Protocol
 
-from tenure.engine import CAP, Ask, Granted, HoldStatuses, Notice, Queued
+import tenure.engine as e
 from tenure.waiting import now
 
 from ._sessions import Session
@@ -23,7 +23,7 @@ class InQueue(Protocol):
     session: Session
     ended: bool
 
-    def on_queued(self, answer: Queued, /) -> None:
+    def on_queued(self, answer: e.Queued, /) -> None:
         """The engine says to wait on."""
         ...
 
@@ -79,14 +79,14 @@ class Reasker:
 
     def _ask_group(self, key: str, session: Session, group: list[InQueue]) -> None:
         # a portion at a time, so that others get their turn between
-        part, others = group[:CAP], group[CAP:]
-        ask = Ask(session.id, key, tuple(acquisition.name for acquisition in part))
+        part, others = group[: e.CAP], group[e.CAP :]
+        ask = e.Ask(session.id, key, tuple(acquisition.name for acquisition in part))
         session.dispatcher.send(ask, partial(self._on_answers, key, session, part, others))
 
     def _on_answers(
         self, key: str, session: Session, part: list[InQueue], others: list[InQueue], answers: object
     ) -> None:
-        if not isinstance(answers, HoldStatuses):  # an error; GONE comes to light at the next heartbeat
+        if not isinstance(answers, e.HoldStatuses):  # an error; GONE comes to light at the next heartbeat
             if key in self._by_key:
                 self._ask_later(key, _AFTER_AN_ERROR)
             return
@@ -94,9 +94,9 @@ class Reasker:
             self._ask_group(key, session, others)
         for acquisition, answer in zip(part, answers.answers, strict=True):
             match answer:
-                case Queued():
+                case e.Queued():
                     acquisition.on_queued(answer)
-                case Granted():
+                case e.Granted():
                     acquisition.on_news(answer)
                 case _:
-                    acquisition.on_news(Notice.ASK)
+                    acquisition.on_news(e.Notice.ASK)

@@ -14,28 +14,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tenure.engine import (
-    SESSION,
-    Exchange,
-    GiveBack,
-    Leave,
-    Operation,
-    Release,
-    Reply,
-    Scan,
-    SessionItem,
-    SessionPage,
-    Settle,
-    Verdict,
-    Withdraw,
-)
+import tenure.engine as e
 
 from ._sessions import Held, Session, numbers
 
 OF_QUEUES = ("producers", "tasks", "takers")
 """Families whose items are known to the queue's listener, not to the acquisitions."""
 
-_UNDO = {"holds": Release, "claims": GiveBack, "arrivals": Withdraw, "producers": Leave}
+_UNDO = {"holds": e.Release, "claims": e.GiveBack, "arrivals": e.Withdraw, "producers": e.Leave}
 
 
 class Reconciler:
@@ -44,7 +30,7 @@ class Reconciler:
     An engine that answers with an error is not asked again: then the next operation on an item shows its state.
     """
 
-    def __init__(self, on_found: Callable[[Session, SessionItem], object]) -> None:
+    def __init__(self, on_found: Callable[[Session, e.SessionItem], object]) -> None:
         self._on_found = on_found
         self._again: dict[Session, bool] = {}
 
@@ -59,13 +45,13 @@ class Reconciler:
 
     def _ask(self, session: Session, after: str, ours: list[Held], theirs: set[tuple[str, int]]) -> None:
         session.dispatcher.send(
-            Scan(SESSION, session.id, after), partial(self._on_answer, session, ours, theirs)
+            e.Scan(e.SESSION, session.id, after), partial(self._on_answer, session, ours, theirs)
         )
 
     def _on_answer(
         self, session: Session, ours: list[Held], theirs: set[tuple[str, int]], answer: object
     ) -> None:
-        if isinstance(answer, SessionPage):
+        if isinstance(answer, e.SessionPage):
             for item in answer.rows:
                 self._on_found(session, item)
                 if item.held:
@@ -76,22 +62,22 @@ class Reconciler:
             for held in ours:
                 if held in session.held and (granted := held._granted_as) and granted not in theirs:
                     held._lose("gone")
-        elif answer is Reply.UNKNOWN:
+        elif answer is e.Reply.UNKNOWN:
             session.lose("gone")
         if self._again.pop(session) and session.usable:
             self.reconcile(session)
 
 
-def release_for(session: str, item: SessionItem) -> Operation[Any]:
+def release_for(session: str, item: e.SessionItem) -> e.Operation[Any]:
     """The operation that releases it; for a task or an idle taker, only while the queue is not used here."""
     if (undo := _UNDO.get(item.family)) is not None:
         return undo(item.key, item.name)
-    return Exchange(
+    return e.Exchange(
         session, next(numbers), item.key, (give_back_of(item),) if item.family == "tasks" else (), wait=False
     )
 
 
-def give_back_of(task: SessionItem) -> Settle:
+def give_back_of(task: e.SessionItem) -> e.Settle:
     """The verdict that gives back a task."""
     number, token = task.name.split()
-    return Settle(int(number), int(token), Verdict.GIVE_BACK)
+    return e.Settle(int(number), int(token), e.Verdict.GIVE_BACK)

@@ -37,7 +37,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from tenure.engine import CloseSession, OpenSession, Operation, RenewSession, Reply
+import tenure.engine as e
 from tenure.errors import EngineError, StoreClosed
 from tenure.observe import Reporter
 from tenure.upkeep import Job
@@ -80,7 +80,7 @@ class Held:
         """
         raise NotImplementedError
 
-    def _fail_from_outside(self, problem: Exception) -> Operation[Any] | None:
+    def _fail_from_outside(self, problem: Exception) -> e.Operation[Any] | None:
         """The operation that records the failure of the holder; None if giving back says all. From any thread."""
         del problem
         return None
@@ -215,7 +215,7 @@ class Session:
         # not before: bodies that are being cancelled may still be at work
         if not self.held:
             if self.lost is not None:
-                self.dispatcher.send(CloseSession(self.id), lambda _: None)
+                self.dispatcher.send(e.CloseSession(self.id), lambda _: None)
             for waiter in self._leaving:
                 self._leaving.grant(waiter, None)
 
@@ -249,7 +249,7 @@ class Session:
         sent, boot = anyio.current_time(), boot_time()
         try:
             await self.dispatcher.call(
-                OpenSession(self.id, self.id.rpartition("/")[0], self.ttl), urgent=True
+                e.OpenSession(self.id, self.id.rpartition("/")[0], self.ttl), urgent=True
             )
         except (EngineError, StoreClosed) as problem:
             self.fail(problem)
@@ -276,7 +276,7 @@ class Session:
     async def _renew(self) -> bool:
         while True:
             try:
-                return await self.dispatcher.call(RenewSession(self.id), urgent=True) is Reply.OK
+                return await self.dispatcher.call(e.RenewSession(self.id), urgent=True) is e.Reply.OK
             except EngineError:  # the engine is there but cannot: as good as a failure in transit
                 await anyio.sleep(self.margin / 2)
 

@@ -14,8 +14,8 @@ import anyio
 import anyio.lowlevel
 from anyio import AsyncContextManagerMixin
 
+import tenure.engine as e
 from tenure.arguments import AsyncBlock, Seconds, check_name, check_seconds
-from tenure.engine import Engine, Ping
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.observe import Observer
 from tenure.upkeep import Job, Upkeep, in_one_task, unwrapped_task_group
@@ -72,7 +72,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
 
     def __init__(
         self,
-        engine: Engine,
+        engine: e.Engine,
         *,
         namespace: str = "tenure",
         ttl: Seconds = 30.0,
@@ -185,7 +185,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         Raises `EngineError`, `StoreClosed`, `StoreUnavailable`.
         """
         start = anyio.current_time()
-        await self._handle.call(Ping())
+        await self._handle.call(e.Ping())
         return anyio.current_time() - start
 
     async def statistics(self) -> StoreStatistics:

@@ -39,7 +39,7 @@ from typing import cast
 import anyio
 from anyio import CancelScope
 
-from tenure.engine import A, CloseSession, Engine, Hint, Operation, RenewSession, Reply, only_known
+import tenure.engine as e
 from tenure.errors import EngineError
 from tenure.observe import is_ours, log
 from tenure.upkeep import unwrapped_task_group
@@ -74,7 +74,7 @@ class Watchdog:
     """
 
     def __init__(
-        self, url: str, sessions: Iterable[Session], another: Callable[[], Engine | None], max_block: float
+        self, url: str, sessions: Iterable[Session], another: Callable[[], e.Engine | None], max_block: float
     ) -> None:
         self.blocks: int = 0
         """The number of blocks."""
@@ -124,7 +124,7 @@ class Watchdog:
     # the thread
 
     def _run(self) -> None:
-        only_known.set(True)
+        e.only_known.set(True)
         asked = -inf
         while not self._stopped:
             now = boot_time()
@@ -181,7 +181,7 @@ class Watchdog:
             until = gives_up_at([(session.beat, session.ttl) for session in sessions], self._max_block)
             anyio.run(self._keep, engine, inf if engine.alone else until)
 
-    async def _keep(self, engine: Engine, until: float) -> None:
+    async def _keep(self, engine: e.Engine, until: float) -> None:
         """Keep the sessions alive until the loop gives a sign, or until that time."""
         reported = False
         with CancelScope() as scope:
@@ -208,7 +208,7 @@ class Watchdog:
         if not self._giving_up:
             scope.cancel()
 
-    async def _renew(self, engine: Engine, until: float) -> None:
+    async def _renew(self, engine: e.Engine, until: float) -> None:
         while (sessions := self._usable()) and not self._alive.is_set():
             if (sent := boot_time()) >= until:
                 self._giving_up = True
@@ -222,13 +222,13 @@ class Watchdog:
                         self._on_loop(self._give_sign)
                 return
             for session in sessions:
-                if await _apply(engine, RenewSession(session.id)) is Reply.OK:
+                if await _apply(engine, e.RenewSession(session.id)) is e.Reply.OK:
                     session.extend_from_outside(sent)
                     self.renewals += 1
             period = _PERIOD * min(session.ttl for session in sessions)
             await anyio.sleep(max(0.0, min(sent + period, until) - boot_time()))
 
-    async def _give_up(self, engine: Engine, sessions: list[Session]) -> None:
+    async def _give_up(self, engine: e.Engine, sessions: list[Session]) -> None:
         """End the sessions: the task that blocks fails on record, and all other holds go back."""
         frame = self._frame()
         frames = list(_walk(frame))
@@ -252,7 +252,7 @@ class Watchdog:
         for verdict in failed:
             await _apply(engine, verdict)
         for session in sessions:
-            await _apply(engine, CloseSession(session.id))
+            await _apply(engine, e.CloseSession(session.id))
 
     def _log(self, text: str, **fields: object) -> None:
         log(logging.WARNING, f"{self._url}: {text}", fields)
@@ -261,14 +261,14 @@ class Watchdog:
         return sys._current_frames().get(self._loop_thread)  # pyright: ignore[reportPrivateUsage]
 
 
-def _ignore(_: Hint) -> None:
+def _ignore(_: e.Hint) -> None:
     pass
 
 
-async def _apply(engine: Engine, operation: Operation[A]) -> A | EngineError | Reply:
-    answer: A | EngineError | Reply = Reply.MORE
+async def _apply(engine: e.Engine, operation: e.Operation[e.A]) -> e.A | EngineError | e.Reply:
+    answer: e.A | EngineError | e.Reply = e.Reply.MORE
     for _ in range(_MOST_REPEATS):
-        if answer is not Reply.MORE:
+        if answer is not e.Reply.MORE:
             break
         (answer,) = await engine.execute([operation])
     return answer

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import TASK_STATUS_IGNORED
 
-from tenure.engine import Batches, Engine
+import tenure.engine as e
 from tenure.upkeep import unwrapped_task_group
 
 if TYPE_CHECKING:
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskStatus
 
-    from tenure.engine import A, Enlisted, Enlistment, Hint, Operation
+    import tenure.engine as e
     from tenure.errors import StoreUnavailable
 
 
-class BatchLink(Engine):
+class BatchLink(e.Engine):
     """A link for one store: it forms batches, which `engine.execute` carries, one at a time in each shard."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: e.Engine) -> None:
         self.url: str = engine.url
         self.shards: int = engine.shards
         self._engine = engine
         # the last is for what concerns all shards
-        self._shards = [Batches(engine.url) for _ in range(engine.shards + (engine.shards > 1))]
+        self._shards = [e.Batches(engine.url) for _ in range(engine.shards + (engine.shards > 1))]
 
     def __repr__(self) -> str:
         return f"<BatchLink to {self._engine!r}>"
@@ -40,19 +40,19 @@ class BatchLink(Engine):
         """The shard of the object or session with this name."""
         return self._engine.shard(name)
 
-    def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
+    def submit(self, operation: e.Operation[Any], on_answer: Callable[[Any], object], /) -> None:
         """Put the operation into the next batch."""
         shard = self.shard(operation.key) if operation.key and self.shards > 1 else -1
         self._shards[shard].submit(operation, on_answer)
 
-    def enlist(self, operation: Enlisted[A], /) -> Enlistment[A]:
+    def enlist(self, operation: e.Enlisted[e.A], /) -> e.Enlistment[e.A]:
         """The way in which the engine applies an operation within a transaction of the user's."""
         return self._engine.enlist(operation)
 
     async def serve(
         self,
         process: str,
-        deliver: Callable[[Hint], None],
+        deliver: Callable[[e.Hint], None],
         *,
         task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
     ) -> None:

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 
-from tenure.engine import CAP
+import tenure.engine as e
 from tenure.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from tenure.engine import Engine, Operation
+    import tenure.engine as e
     from tenure.engines.memory import MemoryEngine
 
 
 class _Applied(NamedTuple):
     at: float
-    operations: Sequence[Operation[Any]]
+    operations: Sequence[e.Operation[Any]]
 
 
 class Failover:
@@ -31,7 +31,9 @@ class Failover:
     missing, `outage` for how many seconds nobody answers.
     """
 
-    def __init__(self, engine: Engine, clock: Callable[[], float] | None, lag: float, outage: float) -> None:
+    def __init__(
+        self, engine: e.Engine, clock: Callable[[], float] | None, lag: float, outage: float
+    ) -> None:
         # Explorations of other code have no use for it.
         from tenure.engines.memory import MemoryEngine
 
@@ -49,7 +51,7 @@ class Failover:
         self._repeated: float | None = None
         self._up_at = -math.inf
 
-    def note(self, operations: Sequence[Operation[Any]]) -> None:
+    def note(self, operations: Sequence[e.Operation[Any]]) -> None:
         """Add operations to the past; they are about to be applied."""
         self._past.append(_Applied(self._clock(), operations))
 
@@ -60,7 +62,7 @@ class Failover:
         now = self._clock()
         lost = sum(applied.at >= now - self._lag for applied in reversed(self._past))
         del self._past[len(self._past) - random.randint(0, lost) :]
-        engine = MemoryEngine(clock=self._time, cap=CAP)
+        engine = MemoryEngine(clock=self._time, cap=e.CAP)
         for at, operations in self._past:
             self._repeated = at
             for operation in operations:

@@ -15,8 +15,8 @@ import anyio
 import anyio.lowlevel
 from anyio import TASK_STATUS_IGNORED
 
+import tenure.engine as e
 from tenure.arguments import Seconds, seconds_of
-from tenure.engine import Engine, Hint, Notice
 from tenure.errors import StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskStatus
 
-    from tenure.engine import Operation
+    import tenure.engine as e
 
 
 class Fault(Enum):
@@ -72,7 +72,7 @@ _NAMES = ("session", "key", "watch", "holder", "participant", "producer")
 
 class _Planned(NamedTuple):
     fault: Fault
-    on: type[Operation[Any]] | None
+    on: type[e.Operation[Any]] | None
 
 
 class LeapingClock:
@@ -102,7 +102,7 @@ class LeapingClock:
         return f"<LeapingClock {self._ahead:+g} s>"
 
 
-class FaultyEngine(Engine):
+class FaultyEngine(e.Engine):
     """An engine around another engine: it passes everything on, except for the requested faults.
 
         link = FaultyEngine(MemoryEngine(), rates={Fault.LOST_REPLY: 0.1}, seed=7)
@@ -124,7 +124,7 @@ class FaultyEngine(Engine):
 
     def __init__(
         self,
-        engine: Engine,
+        engine: e.Engine,
         *,
         seed: int = 0,
         rates: Mapping[Fault, float] | None = None,
@@ -162,7 +162,7 @@ class FaultyEngine(Engine):
         self._before_effect = False
         self._frozen: dict[str, anyio.Event] = {}
         self._overtaking: anyio.Event | None = None
-        self._held_back: list[tuple[Callable[[Hint], None], Hint]] = []
+        self._held_back: list[tuple[Callable[[e.Hint], None], e.Hint]] = []
 
     @property
     def unreachable(self) -> StoreUnavailable | None:
@@ -175,7 +175,7 @@ class FaultyEngine(Engine):
         """The part in which the object or session of that name is."""
         return self._engine.shard(name)
 
-    def plan(self, fault: Fault, *, on: type[Operation[Any]] | None = None, times: int = 1) -> None:
+    def plan(self, fault: Fault, *, on: type[e.Operation[Any]] | None = None, times: int = 1) -> None:
         """Let `fault` hit the next batch, or the next that has an operation of type `on`; `times` times.
 
         Plans are carried out in the order in which they were made, as far as their batches come along.
@@ -237,12 +237,12 @@ class FaultyEngine(Engine):
         """A link for one store, on which `execute` carries one batch at a time in each shard."""
         return BatchLink(self)
 
-    def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
+    def submit(self, operation: e.Operation[Any], on_answer: Callable[[Any], object], /) -> None:
         """Refuse: a store submits to a link of its own. Raises `RuntimeError`."""
         del on_answer
         raise RuntimeError(f"{self.url}: submit {operation!r} to a link of this engine, which `link()` makes")
 
-    async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
+    async def execute(self, operations: Sequence[e.Operation[Any]], /) -> Sequence[Any]:
         """Apply one batch as far as the faults let it. Raises `StoreUnavailable`.
 
         Cancellation: they may or may not have been applied.
@@ -282,7 +282,7 @@ class FaultyEngine(Engine):
     async def serve(
         self,
         process: str,
-        deliver: Callable[[Hint], None],
+        deliver: Callable[[e.Hint], None],
         *,
         task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
     ) -> None:
@@ -300,25 +300,25 @@ class FaultyEngine(Engine):
                 over = failover.over
                 await group.start(self._engine.serve, process, hints)
                 if is_open:
-                    deliver(Hint(process, "", "", Notice.MISSED))
+                    deliver(e.Hint(process, "", "", e.Notice.MISSED))
                 else:
                     is_open = True
                     task_status.started()
                 await over.wait()
                 group.cancel_scope.cancel()
-            deliver(Hint(process, "", "", Notice.LOST))
+            deliver(e.Hint(process, "", "", e.Notice.LOST))
             await failover.up()
 
     def __repr__(self) -> str:
         state = " paused" if self._paused or self._frozen else ""
         return f"<FaultyEngine{state} batches={self.batches} suffered={dict(self.suffered)} over {self._engine!r}>"
 
-    async def _apply(self, operations: Sequence[Operation[Any]]) -> Sequence[Any]:
+    async def _apply(self, operations: Sequence[e.Operation[Any]]) -> Sequence[Any]:
         if self._failover is not None:
             self._failover.note(operations)
         return await self._engine.execute(operations)
 
-    def _holding(self, operations: Sequence[Operation[Any]]) -> anyio.Event | None:
+    def _holding(self, operations: Sequence[e.Operation[Any]]) -> anyio.Event | None:
         """The pause that must be over before these operations may take effect."""
         if self._before_effect:
             return self._paused
@@ -327,14 +327,14 @@ class FaultyEngine(Engine):
                 return frozen
         return None
 
-    def _deliver(self, deliver: Callable[[Hint], None], hint: Hint) -> None:
+    def _deliver(self, deliver: Callable[[e.Hint], None], hint: e.Hint) -> None:
         fault = self._next(())
         if fault is Fault.LOST_HINT:
             return
         for _ in range(2 if fault is Fault.DUPLICATE_HINT else 1):
             self._pass_on(deliver, hint)
 
-    def _pass_on(self, deliver: Callable[[Hint], None], hint: Hint) -> None:
+    def _pass_on(self, deliver: Callable[[e.Hint], None], hint: e.Hint) -> None:
         if self._paused is not None or any(_is_for(hint, session) for session in self._frozen):
             self._held_back.append((deliver, hint))
         else:
@@ -345,14 +345,14 @@ class FaultyEngine(Engine):
         for deliver, hint in held_back:
             self._pass_on(deliver, hint)
 
-    def _next(self, operations: Sequence[Operation[Any]]) -> Fault | None:
+    def _next(self, operations: Sequence[e.Operation[Any]]) -> Fault | None:
         """The fault that hits this batch; no operations: this hint."""
         fault = self._next_planned(operations) or self._draw(hint=not operations)
         if fault is not None:
             self.suffered[fault] += 1
         return fault
 
-    def _next_planned(self, operations: Sequence[Operation[Any]]) -> Fault | None:
+    def _next_planned(self, operations: Sequence[e.Operation[Any]]) -> Fault | None:
         for planned in self._planned:
             if (planned.fault in _OF_HINTS) == (not operations) and (
                 planned.on is None or any(isinstance(operation, planned.on) for operation in operations)
@@ -371,12 +371,12 @@ class FaultyEngine(Engine):
         return None
 
 
-def _is_of(session: str, operation: Operation[Any]) -> bool:
+def _is_of(session: str, operation: e.Operation[Any]) -> bool:
     """True if an operation carries the session, or a name that was made under it."""
     names = (getattr(operation, field, "") for field in _NAMES)
     # As stores make them: process/session.name
     return any(name == session or name.startswith((f"{session}.", f"{session}/")) for name in names)
 
 
-def _is_for(hint: Hint, session: str) -> bool:
+def _is_for(hint: e.Hint, session: str) -> bool:
     return session == hint.process or session.startswith(f"{hint.process}/")

@@ -73,8 +73,7 @@ __all__ = (
 T = TypeVar("T")
 
 try:
-    from sniffio import current_async_library_cvar as _library
-    from sniffio import thread_local as _running
+    from sniffio import current_async_library_cvar as _library, thread_local as _running
 except ImportError:  # then trio, which requires it, is not there either
     _library = None
     _running = SimpleNamespace(name=None)

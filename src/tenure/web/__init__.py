@@ -9,8 +9,7 @@ from ._asgi import app
 from ._document import described, document
 from ._flows import Flow, Flows
 from ._site import Site
-from ._tree import SeenChild, flat, read_tree, waits_for
-from ._tree import described as described_child
+from ._tree import SeenChild, described as described_child, flat, read_tree, waits_for
 from ._view import (
     READERS,
     SeenKey,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tenure.engine import QueueCounts
+import tenure.engine as e
 from tenure.processor import Latency
 from tenure.shared import statistics_of
 
@@ -64,7 +64,7 @@ def document(url: str, namespace: str, view: View, flows: Mapping[str, Flow]) ->
     return {**seen, "totals": totals(seen)}
 
 
-def counted(counts: QueueCounts) -> dict[str, Any]:
+def counted(counts: e.QueueCounts) -> dict[str, Any]:
     """The counts of a queue as JSON."""
     statistics = statistics_of(counts)
     return {field: getattr(statistics, field) for field in _COUNTS}

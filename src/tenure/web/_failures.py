@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import anyio
 
-from tenure.engine import TASKS, Page, QueueCounts, Record, Scan
+import tenure.engine as e
 from tenure.store import StoreHandle, names, read_pages, together
 
 from ._tasks import seen
@@ -72,7 +72,7 @@ class Failures:
         behind = any(queue.behind for queue in self._queues.values())
         return {"seconds": HOUR, "kinds": kinds, "more": behind or len(failing) > len(looked_at)}
 
-    async def _look_at(self, name: str, counts: QueueCounts) -> list[dict[str, Any]]:
+    async def _look_at(self, name: str, counts: e.QueueCounts) -> list[dict[str, Any]]:
         dead = await self._dead(name, counts) if counts.dead else []
         delayed = await self._delayed(name) if counts.delayed else []
         now = anyio.current_time()
@@ -90,7 +90,7 @@ class Failures:
                         kind["error"] = failure.error
         return list(kinds.values())
 
-    async def _dead(self, name: str, counts: QueueCounts) -> list[_Failure]:
+    async def _dead(self, name: str, counts: e.QueueCounts) -> list[_Failure]:
         key = self._store.key("queue", name)
         if (queue := self._queues.get(name)) is None:
             queue = self._queues[name] = _Queue(await self._an_hour_ago(key, counts))
@@ -107,7 +107,7 @@ class Failures:
             queue.dead.popleft()
         return list(queue.dead)
 
-    async def _an_hour_ago(self, key: str, counts: QueueCounts) -> int:
+    async def _an_hour_ago(self, key: str, counts: e.QueueCounts) -> int:
         """The rank after which all dead letters are younger than an hour: they are in the order of their ages."""
         low, high = 0, max(1024, counts.done + counts.dead)
         while not await self._is_young(key, high):
@@ -128,10 +128,10 @@ class Failures:
         page = await self._browse(self._store.key("queue", name), "delayed", "", 256)
         return [self._failure(record) for record in page.rows if record.failure]
 
-    async def _browse(self, key: str, state: str, after: str, limit: int) -> Page[Record]:
-        return await read_pages(self._store, Scan(TASKS[state], key, after), limit)
+    async def _browse(self, key: str, state: str, after: str, limit: int) -> e.Page[e.Record]:
+        return await read_pages(self._store, e.Scan(e.TASKS[state], key, after), limit)
 
-    def _failure(self, record: Record) -> _Failure:
+    def _failure(self, record: e.Record) -> _Failure:
         task = seen(record, self._store)
         error = task.error or ""
         # of a delayed task the age is until it is due; that it failed is all that is known

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from tenure.engine import QueueCounts
+import tenure.engine as e
 
 from ._view import View
 
@@ -49,7 +49,7 @@ class Flows:
             del self._samples[gone]
         return {name: self._add(name, view.at, counts) for name, counts in view.queues.items()}
 
-    def _add(self, name: str, at: float, c: QueueCounts) -> Flow:
+    def _add(self, name: str, at: float, c: e.QueueCounts) -> Flow:
         samples = self._samples.setdefault(name, deque())
         ended = c.done + c.dead + c.cancelled + c.expired + c.discarded + c.purged
         samples.append(_Sample(at, c.put, ended, c.waiting, c.leased))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenure.engine import TASKS, Page, Record, Scan
+import tenure.engine as e
 from tenure.store import StoreHandle, read_counts, read_pages
 
 
@@ -19,7 +19,7 @@ class Newest:
         self._store, self._key, self._state = store, key, state
         self._width = 0
 
-    async def page(self, after: str, limit: int) -> tuple[Sequence[Record], str]:
+    async def page(self, after: str, limit: int) -> tuple[Sequence[e.Record], str]:
         """At most `limit` tasks, and the `after` of the next page, "" after the last one; the first has "".
 
         Raises `ValueError` for an `after` that is no rank, `EngineError`.
@@ -41,8 +41,8 @@ class Newest:
                 return records[::-1], str(rank) if low else ""
         return (), ""
 
-    async def _between(self, low: int, high: int, limit: int) -> list[Record]:
-        records: list[Record] = []
+    async def _between(self, low: int, high: int, limit: int) -> list[e.Record]:
+        records: list[e.Record] = []
         while low < high - 1 and len(records) < limit:
             page = await self._browse(low, limit - len(records))
             records += [record for record in page.rows if record.seq < high]
@@ -66,5 +66,5 @@ class Newest:
         page = await self._browse(rank, 1)
         return bool(page.rows or page.next)
 
-    async def _browse(self, rank: int, limit: int) -> Page[Record]:
-        return await read_pages(self._store, Scan(TASKS[self._state], self._key, str(rank)), limit)
+    async def _browse(self, rank: int, limit: int) -> e.Page[e.Record]:
+        return await read_pages(self._store, e.Scan(e.TASKS[self._state], self._key, str(rank)), limit)

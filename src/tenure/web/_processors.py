@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from tenure.engine import Holder
+import tenure.engine as e
 from tenure.processor import Latencies, Report, Tally, times_of
 
 
@@ -27,7 +27,7 @@ class SeenProcessor:
     minutes: Sequence[Sequence[float]] = ()
 
 
-def processor(name: str, members: Iterable[Holder]) -> SeenProcessor:
+def processor(name: str, members: Iterable[e.Holder]) -> SeenProcessor:
     """The reports of a fleet together; reports of other releases, in another form, are left out."""
     tally = Tally()
     reports: list[Report] = []

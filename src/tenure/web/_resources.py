@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.engine import RESOURCES, ResourcePage, Scan
+import tenure.engine as e
 from tenure.store import StoreHandle
 
 _SHOWN = ("resource", "state", "process", "preference", "token", "rest", "slots", "claimed")
@@ -15,8 +15,8 @@ async def resources(store: StoreHandle, pool: str, after: str, *, reasons: bool)
 
     Raises `EngineError`.
     """
-    page = await store.call(Scan(RESOURCES, store.key("pool", pool), after))
-    assert isinstance(page, ResourcePage)
+    page = await store.call(e.Scan(e.RESOURCES, store.key("pool", pool), after))
+    assert isinstance(page, e.ResourcePage)
     if not (page.rows or page.waiting or page.next or after):
         return None
     shown = (*_SHOWN, "reason") if reasons else _SHOWN

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from tenure.engine import QueueCounts
+import tenure.engine as e
 from tenure.shared import Schedule, schedules_in
 from tenure.store import Codec
 
@@ -28,7 +28,7 @@ class SeenSchedules:
         self._cursors: Mapping[str, object] = {}
         self._seen: tuple[float, list[dict[str, Any]]] = (0.0, [])
 
-    def read(self, queues: Mapping[str, QueueCounts]) -> list[dict[str, Any]]:
+    def read(self, queues: Mapping[str, e.QueueCounts]) -> list[dict[str, Any]]:
         """The schedules of these queues as JSON, by queue and name."""
         cursors = {name: counts.cursors for name, counts in queues.items() if counts.cursors}
         now = anyio.current_time()

@@ -11,8 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import anyio
 
+import tenure.engine as e
 from tenure.arguments import check_name
-from tenure.engine import CAP
 from tenure.errors import EngineError, StoreUnavailable, TenureError
 from tenure.observe import exposition
 from tenure.pages import doc_page
@@ -160,7 +160,7 @@ class Site:
 
     async def _about_queue(self, name: str, query: str) -> dict[str, Any] | None:
         (limit,) = _parameters(query, "limit")
-        return await self._tasks.counts(check_name("the name of the queue", name), _limit(limit, 20, CAP))
+        return await self._tasks.counts(check_name("the name of the queue", name), _limit(limit, 20, e.CAP))
 
     async def _about_pool(self, name: str, query: str) -> dict[str, Any] | None:
         (after,) = _parameters(query, "after")

@@ -11,20 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from tenure.engine import (
-    GROUPS,
-    KEYED_TASK,
-    TASK,
-    TASKS,
-    Configure,
-    Configured,
-    Count,
-    GroupCounts,
-    Page,
-    QueueCounts,
-    Record,
-    Scan,
-)
+import tenure.engine as e
 from tenure.shared import (
     TaskRecord,
     group_statistics,
@@ -40,7 +27,7 @@ from ._newest import Newest
 from ._tree import described, flat, read_tree, waits_for
 from ._view import ask
 
-STATES = tuple(TASKS)
+STATES = tuple(e.TASKS)
 _LONGEST_VALUE = 16_384
 """Characters of a payload, result or report; the rest is cut."""
 
@@ -90,12 +77,12 @@ class Tasks:
         Raises `EngineError`.
         """
         key = self.store.key("queue", queue)
-        page: Page[GroupCounts]
-        settings: Configured
+        page: e.Page[e.GroupCounts]
+        settings: e.Configured
         counts, page, settings = await ask(
-            self.store, [Count(key), Scan(GROUPS, key, limit=limit), Configure(key)]
+            self.store, [e.Count(key), e.Scan(e.GROUPS, key, limit=limit), e.Configure(key)]
         )
-        assert isinstance(counts, QueueCounts)
+        assert isinstance(counts, e.QueueCounts)
         if not counts.known:
             return None
         return {
@@ -119,7 +106,7 @@ class Tasks:
         Raises `EngineError`.
         """
         key = self.store.key("queue", queue)
-        page = await read_pages(self.store, Scan(TASK, key, only=str(task_id)))
+        page = await read_pages(self.store, e.Scan(e.TASK, key, only=str(task_id)))
         if not page.rows:
             return None
         (record,) = page.rows
@@ -132,21 +119,21 @@ class Tasks:
             "more": more,
         }
 
-    async def _page(self, key: str, state: str, after: str, limit: int) -> tuple[Sequence[Record], str]:
-        page = await read_pages(self.store, Scan(TASKS[state], key, after), limit)
+    async def _page(self, key: str, state: str, after: str, limit: int) -> tuple[Sequence[e.Record], str]:
+        page = await read_pages(self.store, e.Scan(e.TASKS[state], key, after), limit)
         return page.rows, page.next
 
     async def _named(self, key: str, find: str) -> list[dict[str, Any]]:
-        asked = [Scan(KEYED_TASK, key, only=find)]
+        asked = [e.Scan(e.KEYED_TASK, key, only=find)]
         if find.isascii() and find.isdecimal() and 0 < int(find) < 2**53:
-            asked.insert(0, Scan(TASK, key, only=find))
+            asked.insert(0, e.Scan(e.TASK, key, only=find))
         tasks: dict[int, dict[str, Any]] = {}
         for scan in asked:
             for record in (await read_pages(self.store, scan)).rows:
                 tasks[record.id] = self._described(record)
         return list(tasks.values())
 
-    def _described(self, record: Record, *, whole: bool = False) -> dict[str, Any]:
+    def _described(self, record: e.Record, *, whole: bool = False) -> dict[str, Any]:
         task = seen(record, self.store, payloads=self.payloads)
         shown = {name: getattr(task, name) for name in ("id", "state", "priority", "key", "group")}
         shown |= {name: getattr(task, name) for name in ("attempts", "deliveries", "age", "rank")}
@@ -167,7 +154,7 @@ class Tasks:
         return shown
 
 
-def seen(record: Record, store: StoreHandle, *, payloads: bool = False) -> TaskRecord:
+def seen(record: e.Record, store: StoreHandle, *, payloads: bool = False) -> TaskRecord:
     """A record, of which the user's codec decodes no payload or result that is not shown; values are texts."""
     if not payloads:
         record = replace(record, payload=b"", result=b"" if record.state == "done" else record.result)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from tenure.engine import TASK, Scan, TaskPage
+import tenure.engine as e
 from tenure.shared import ChildRecord, Page, read_children, unfinished_child
 from tenure.store import StoreHandle, together
 
@@ -79,10 +79,10 @@ def described(child: SeenChild) -> dict[str, Any]:
     return {name: getattr(child, name) for name in ("name", "queue", "id", "state", "unfinished")}
 
 
-async def _read_states(store: StoreHandle, children: Sequence[SeenChild]) -> list[TaskPage]:
+async def _read_states(store: StoreHandle, children: Sequence[SeenChild]) -> list[e.TaskPage]:
     """Read the states that unfinished children have in their queues into them."""
-    pages: list[TaskPage] = await ask(
-        store, [Scan(TASK, _key(store, child), only=str(child.id)) for child in children]
+    pages: list[e.TaskPage] = await ask(
+        store, [e.Scan(e.TASK, _key(store, child), only=str(child.id)) for child in children]
     )
     for child, page in zip(children, pages, strict=True):
         for record in page.rows:

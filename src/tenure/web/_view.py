@@ -9,20 +9,7 @@ from typing import Any
 
 import anyio
 
-from tenure.engine import (
-    HOLDERS,
-    RESOURCES,
-    SESSION,
-    Holder,
-    Holdings,
-    Operation,
-    Ping,
-    QueueCounts,
-    ResourcePage,
-    Scan,
-    SessionItem,
-    SessionPage,
-)
+import tenure.engine as e
 from tenure.store import StoreHandle, names, read_counts, read_pages, together
 
 from ._processors import SeenProcessor, processor
@@ -43,8 +30,8 @@ class SeenKey:
     name: str
     capacity: int
     used: int
-    holders: tuple[Holder, ...]
-    waiting: tuple[Holder, ...]
+    holders: tuple[e.Holder, ...]
+    waiting: tuple[e.Holder, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +39,7 @@ class SeenPool:
     """A pool of resources, without their metadata."""
 
     name: str
-    page: ResourcePage
+    page: e.ResourcePage
 
     def count(self, state: str) -> int:
         """The number of slots in that state."""
@@ -80,7 +67,7 @@ class View:
 
     at: float
     ping: float
-    queues: dict[str, QueueCounts]
+    queues: dict[str, e.QueueCounts]
     keys: tuple[SeenKey, ...]
     pools: tuple[SeenPool, ...]
     processes: tuple[SeenProcess, ...]
@@ -98,7 +85,7 @@ class View:
 async def read_view(store: StoreHandle, limit: int = 1000) -> View:
     """Look at a store, at most at `limit` things of a kind. Raises `EngineError`, `StoreClosed`."""
     before = anyio.current_time()
-    await store.call(Ping())
+    await store.call(e.Ping())
     ping = anyio.current_time() - before
     kinds = ("queues", "holds", "pools", "sessions")
     lists = dict(
@@ -125,7 +112,7 @@ async def read_view(store: StoreHandle, limit: int = 1000) -> View:
     )
 
 
-async def read_queues(store: StoreHandle, keys: Sequence[str]) -> dict[str, QueueCounts]:
+async def read_queues(store: StoreHandle, keys: Sequence[str]) -> dict[str, e.QueueCounts]:
     """The counters of queues, by name."""
     counts = await together(*(partial(read_counts, store, key) for key in keys))
     return {split_key(store, key)[1]: each for key, each in zip(keys, counts, strict=True)}
@@ -133,8 +120,8 @@ async def read_queues(store: StoreHandle, keys: Sequence[str]) -> dict[str, Queu
 
 async def read_keys(store: StoreHandle, keys: Sequence[str], limit: int = 1000) -> tuple[SeenKey, ...]:
     """The holders and waiters of keys."""
-    scans = (partial(read_pages, store, Scan(HOLDERS, key), 2 * limit) for key in keys)
-    found: list[Holdings] = await together(*scans)
+    scans = (partial(read_pages, store, e.Scan(e.HOLDERS, key), 2 * limit) for key in keys)
+    found: list[e.Holdings] = await together(*scans)
     return tuple(
         SeenKey(*split_key(store, key), h.capacity, h.used, h.holders, h.waiting)
         for key, h in zip(keys, found, strict=True)
@@ -144,7 +131,7 @@ async def read_keys(store: StoreHandle, keys: Sequence[str], limit: int = 1000) 
 
 async def read_pools(store: StoreHandle, keys: Sequence[str]) -> tuple[SeenPool, ...]:
     """The resources of pools. Cancellation: no effect."""
-    pools = await together(*(partial(read_pages, store, Scan(RESOURCES, key)) for key in keys))
+    pools = await together(*(partial(read_pages, store, e.Scan(e.RESOURCES, key)) for key in keys))
     return tuple(SeenPool(split_key(store, key)[1], pool) for key, pool in zip(keys, pools, strict=True))
 
 
@@ -152,8 +139,8 @@ async def read_processes(store: StoreHandle, sessions: Sequence[str]) -> tuple[S
     """The sessions of the processes that use this namespace, in the order of their names."""
     prefix = f"{store.namespace}:"
     processes: dict[str, SeenProcess] = {}
-    pages: list[SessionPage] = await together(
-        *(partial(read_pages, store, Scan(SESSION, session)) for session in sessions)
+    pages: list[e.SessionPage] = await together(
+        *(partial(read_pages, store, e.Scan(e.SESSION, session)) for session in sessions)
     )
     for page in pages:
         mine = [item for item in page.rows if item.key.startswith(prefix)]
@@ -165,7 +152,7 @@ async def read_processes(store: StoreHandle, sessions: Sequence[str]) -> tuple[S
     return tuple(processes[process] for process in sorted(processes))
 
 
-def _add(seen: SeenProcess, item: SessionItem, kind: str, name: str) -> None:
+def _add(seen: SeenProcess, item: e.SessionItem, kind: str, name: str) -> None:
     if item.family == "tasks":
         seen.tasks[name] = seen.tasks.get(name, 0) + 1
     elif item.family == "takers":
@@ -214,6 +201,6 @@ def split_key(store: StoreHandle, key: str) -> tuple[str, str]:
     return kind, name
 
 
-async def ask(store: StoreHandle, operations: Sequence[Operation[Any]]) -> list[Any]:
+async def ask(store: StoreHandle, operations: Sequence[e.Operation[Any]]) -> list[Any]:
     """The answers to operations that travel together. Cancellation: they may or may not be applied."""
     return await together(*(partial(store.call, operation) for operation in operations))

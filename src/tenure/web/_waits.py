@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple, TypeVar
 
-from tenure.engine import Holder
+import tenure.engine as e
 
 _Node = TypeVar("_Node", bound=tuple[Any, ...])
 
@@ -31,8 +31,8 @@ class Key(NamedTuple):
 
     name: str
     capacity: int
-    holders: Sequence[Holder]
-    waiting: Sequence[Holder]
+    holders: Sequence[e.Holder]
+    waiting: Sequence[e.Holder]
 
 
 class Wait(NamedTuple):
@@ -77,12 +77,12 @@ def deadlocks(keys: Iterable[Key]) -> list[Deadlock]:
     ]
 
 
-def task_of(holder: Holder) -> str:
+def task_of(holder: e.Holder) -> str:
     """The task in a holder's name, "" if there is none."""
     return holder.holder.rpartition("@")[2] if "@" in holder.holder else ""
 
 
-def _agent(holder: Holder) -> _Agent:
+def _agent(holder: e.Holder) -> _Agent:
     # without a task, each holder stands for itself: too few circles rather than false ones
     return _Agent(holder.process, task_of(holder) or holder.holder)
 
@@ -161,7 +161,7 @@ def _held(keys: Sequence[Key]) -> dict[_Agent, tuple[str, ...]]:
 def _possible(keys: Sequence[Key]) -> Iterator[Deadlock]:
     """Circles of waits: each for a key whose one holder is the process of the next, which began to wait later."""
     # in a long line the waiters of one process are alike: each line and process is one node, not each waiter
-    waits: dict[tuple[str, str], list[Holder]] = {}
+    waits: dict[tuple[str, str], list[e.Holder]] = {}
     lines: dict[str, list[str]] = {}
     for key in keys:
         for waiter in key.waiting:

@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 
-from tenure.engine import HEALTH, Scan
+import tenure.engine as e
 from tenure.errors import StoreUnavailable
 from tenure.store import StoreHandle, read_pages
 
@@ -57,7 +57,7 @@ class Watch:
 
     async def _problems(self) -> tuple[str, ...]:
         if self._health is None or anyio.current_time() - self._health[0] >= _FRESH_HEALTH:
-            shards = (await read_pages(self._store, Scan(HEALTH))).rows
+            shards = (await read_pages(self._store, e.Scan(e.HEALTH))).rows
             problems = dict.fromkeys(problem for health in shards for problem in health.problems)
             self._health = anyio.current_time(), tuple(problems)
         return self._health[1]

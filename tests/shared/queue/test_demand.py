@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import depth
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tenure.engine import CAP

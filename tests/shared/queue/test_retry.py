@@ -8,8 +8,7 @@ from math import inf, nan
 
 import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tenure import (
     BatchWorker,

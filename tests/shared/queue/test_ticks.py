@@ -8,8 +8,7 @@ from itertools import islice, pairwise, takewhile
 from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from tenure.shared.queue._ticks import Cron, ticks
 

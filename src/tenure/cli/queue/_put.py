@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, get_args
 
+import tenure.engine as e
 from tenure.arguments import LARGEST, check_name
 from tenure.cli._answer import say
 from tenure.cli._arguments import checked, count, seconds
@@ -15,7 +16,6 @@ from tenure.cli._errors import Interrupted, UsageError
 from tenure.cli._one_queue import of_one
 from tenure.cli._payload import read_payload
 from tenure.cli._with_store import with_store
-from tenure.engine import OnDuplicate
 from tenure.errors import DuplicateTask
 from tenure.shared import Key, Retry, WorkQueue
 from tenure.store import Store
@@ -30,7 +30,7 @@ def put(words: Sequence[str]) -> int:
     p.add_argument("--key", type=name, help="only one task of the queue has this key while it is unfinished")
     p.add_argument(
         "--on-duplicate",
-        choices=get_args(OnDuplicate),
+        choices=get_args(e.OnDuplicate),
         default="refuse",
         help="if a task has the key: refuse this one (default), keep that one, or replace it",
     )

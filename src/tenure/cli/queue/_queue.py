@@ -9,13 +9,13 @@ from functools import partial
 from shutil import get_terminal_size
 from typing import Any
 
+import tenure.engine as e
 from tenure.cli._answer import answer
 from tenure.cli._arguments import count, whole_number
 from tenure.cli._commands import Commands, run_one
 from tenure.cli._one_queue import known, of_one, task_id, with_queue
 from tenure.cli._table import columns_of_terminal, one_line, short, spoken, table, width
 from tenure.cli._with_store import parser, with_store
-from tenure.engine import CAP, TASKS
 from tenure.shared import (
     GroupStatistics,
     Page,
@@ -37,7 +37,7 @@ from ._selected import add_selection, selection_of
 from ._settings import document, set_settings, shown
 from ._signal import signal
 
-_STATES = tuple(TASKS)
+_STATES = tuple(e.TASKS)
 _LEAST_ERROR = 60
 _SHOWN_IN_WORDS = (*("max_size", "oldest", "paused", "starts_in", "held_off", "rate", "group_rate"),)
 
@@ -195,9 +195,9 @@ def _groups(words: Sequence[str]) -> int:
     p.add_argument(
         "--limit",
         metavar="N",
-        type=partial(whole_number, least=1, most=CAP),
+        type=partial(whole_number, least=1, most=e.CAP),
         default=20,
-        help=f"limit of groups shown, at most {CAP} (default: %(default)s)",
+        help=f"limit of groups shown, at most {e.CAP} (default: %(default)s)",
     )
     args = p.parse_args(words)
     groups = with_queue(args, lambda queue: queue.groups().page(limit=args.limit)).records

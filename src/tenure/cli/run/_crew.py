@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 from anyio import CancelScope
 
-from tenure.engine import Settle
+import tenure.engine as e
 from tenure.errors import OutcomeUnknown
 from tenure.handlers import until_free
 from tenure.local import Threads
@@ -46,7 +46,7 @@ class Workers:
         workers: int,
         in_threads: bool,
         limiter: RateLimiter | None = None,
-        on_settled: Callable[[Task, Settle, str | None], object] | None = None,
+        on_settled: Callable[[Task, e.Settle, str | None], object] | None = None,
         name: str = "the handler",
     ) -> None:
         self._call = call

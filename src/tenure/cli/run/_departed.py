@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tenure.engine import NAMES, CloseSession, Scan
+import tenure.engine as e
 from tenure.store import StoreHandle, read_pages
 from tenure.web import read_processes
 
@@ -69,10 +69,10 @@ def _look(pid: int) -> tuple[str, int]:
 
 async def end_sessions(store: StoreHandle, process: str) -> bool:
     """End the sessions of a process that is dead; return whether it had tasks. Cancellation: some may be left."""
-    sessions = (await read_pages(store, Scan(NAMES["sessions"], only=f"{process}/"))).rows
+    sessions = (await read_pages(store, e.Scan(e.NAMES["sessions"], only=f"{process}/"))).rows
     had_tasks = any(seen.tasks for seen in await read_processes(store, sessions))
     for session in sessions:
-        await store.call(CloseSession(session))
+        await store.call(e.CloseSession(session))
     return had_tasks
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from tenure.engine import Settle, Verdict
+import tenure.engine as e
 from tenure.errors import OutcomeUnknown
 from tenure.observe import Sketch
 from tenure.shared import Task, WorkQueue
@@ -36,11 +36,11 @@ class RunTotals:
     times: Sketch = field(default_factory=Sketch)
     died: list[int] = field(default_factory=list[int])
 
-    def settled(self, task: Task, settle: Settle, refused: str | None) -> None:
+    def settled(self, task: Task, settle: e.Settle, refused: str | None) -> None:
         """The engine has answered the verdict on a task."""
-        if refused is None and settle.verdict is Verdict.RETRY:
+        if refused is None and settle.verdict is e.Verdict.RETRY:
             self.retried += 1
-        elif refused is None and settle.verdict is Verdict.DEAD and len(self.died) < SHOWN:
+        elif refused is None and settle.verdict is e.Verdict.DEAD and len(self.died) < SHOWN:
             self.died.append(task.id)
 
     def value(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 
+import tenure.engine as e
 from tenure.cli._arguments import (
     STORE_DEFAULT,
     Parser,
@@ -26,7 +27,6 @@ from tenure.cli._arguments import (
 from tenure.cli._errors import UsageError
 from tenure.cli._one_queue import name_of
 from tenure.cli._with_store import check_names
-from tenure.engine import CAP
 from tenure.serving import ending_signals, parse_address
 
 from ._children import Children
@@ -261,7 +261,7 @@ def _address(health: tuple[str | None, int] | None, number: int) -> tuple[str | 
 
 def _batch(text: str) -> tuple[int, float | None]:
     number, _, linger = text.partition(":")
-    return whole_number(number, 1, CAP), (0.0 if linger == "0" else seconds(linger)) if linger else None
+    return whole_number(number, 1, e.CAP), (0.0 if linger == "0" else seconds(linger)) if linger else None
 
 
 def _log(text: str) -> tuple[str, str]:

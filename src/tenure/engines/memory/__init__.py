@@ -10,7 +10,7 @@ import anyio
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
 
-from tenure.engine import A_FEW, CAP, A, Engine, Hint, Operation, Reply, clamp_durations
+import tenure.engine as e
 from tenure.engines.rules import Rules
 from tenure.errors import EngineError
 
@@ -24,7 +24,7 @@ from ._tasks import TaskRows
 __all__ = ("MemoryEngine",)
 
 
-class MemoryEngine(Engine):
+class MemoryEngine(e.Engine):
     """Keeps everything in this process's memory; gone with it.
 
     `clock` returns seconds and never goes back; the default is the clock of the running event loop. Several stores may
@@ -36,10 +36,10 @@ class MemoryEngine(Engine):
     url = "memory:"
     families = True
 
-    def __init__(self, *, clock: Callable[[], float] | None = None, cap: int = CAP) -> None:
+    def __init__(self, *, clock: Callable[[], float] | None = None, cap: int = e.CAP) -> None:
         self._clock = clock or anyio.current_time
         self._state = state = State(cap)
-        self._listeners: dict[str, Callable[[Hint], None]] = {}
+        self._listeners: dict[str, Callable[[e.Hint], None]] = {}
         self._another = None if clock else partial(Lifeline, state)
         self._queues = queues = Queues(state)
         self._rows = rows = TaskRows(state, queues)
@@ -49,11 +49,11 @@ class MemoryEngine(Engine):
     def __repr__(self) -> str:
         return f"<MemoryEngine sessions={len(self._state.sessions)}>"
 
-    def another(self) -> Engine | None:
+    def another(self) -> e.Engine | None:
         """An engine that renews the sessions of this one, unless the clock is a test's."""
         return self._another and self._another()
 
-    def apply(self, operation: Operation[A], /) -> A:
+    def apply(self, operation: e.Operation[e.A], /) -> e.A:
         """Apply one operation at once. Raises `EngineError`."""
         state = self._state
         state.now = max(state.now, self._clock())
@@ -61,7 +61,7 @@ class MemoryEngine(Engine):
         answer: Any = None
         if self._clear_up():
             try:
-                answer = self._handlers[type(operation)](clamp_durations(operation))
+                answer = self._handlers[type(operation)](e.clamp_durations(operation))
                 if state.next_due <= state.now and state.is_due("sweep"):
                     self._rules.families.sweep()
             except (ValueError, TypeError, LookupError) as problem:
@@ -69,7 +69,7 @@ class MemoryEngine(Engine):
                     f"{self.url} {type(operation).__name__} cannot be applied: {problem!r}"
                 ) from problem
         if state.unfinished:
-            answer = Reply.MORE
+            answer = e.Reply.MORE
         hints, state.hints = state.hints, []
         for hint in hints:
             deliver = self._listeners.get(hint.process)
@@ -77,7 +77,7 @@ class MemoryEngine(Engine):
                 deliver(hint)
         return answer
 
-    def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
+    def submit(self, operation: e.Operation[Any], on_answer: Callable[[Any], object], /) -> None:
         """Apply one operation, and call `on_answer` before this returns."""
         try:
             answer = self.apply(operation)
@@ -88,7 +88,7 @@ class MemoryEngine(Engine):
     async def serve(
         self,
         process: str,
-        deliver: Callable[[Hint], None],
+        deliver: Callable[[e.Hint], None],
         *,
         task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
     ) -> None:
@@ -104,11 +104,11 @@ class MemoryEngine(Engine):
         """Do what time has made due; False if the cap was reached before all was done."""
         state = self._state
         due = state.next_due <= state.now
-        state.replies_due.check(state.now, A_FEW)
+        state.replies_due.check(state.now, e.A_FEW)
         if due and state.is_due("limiter"):
-            self._rules.rates.forget(A_FEW)
+            self._rules.rates.forget(e.A_FEW)
         if due and state.is_due("barrier"):
-            self._rules.barriers.forget(A_FEW)
+            self._rules.barriers.forget(e.A_FEW)
         self._rows.forget()
         self._queues.forget()
         if due and state.is_due("line"):
@@ -129,7 +129,7 @@ class MemoryEngine(Engine):
     def _clear_up_families(self) -> None:
         state = self._state
         if state.is_due("family"):
-            self._rules.families.forget(A_FEW)
+            self._rules.families.forget(e.A_FEW)
         if not state.unfinished and state.is_due("sweep"):
             self._rules.families.sweep()
         if not state.unfinished and state.is_due("timeout"):

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from tenure.engine import (
-    Count,
-    Move,
-    MovedCount,
-    QueueCounts,
-    Reply,
-)
+import tenure.engine as e
 from tenure.engines.rules import LEASED, Families, Settling, Takers
 
 from ._queue import Queue, Queues
@@ -32,9 +26,9 @@ class Admin:
     _settling: Settling
     _families: Families
 
-    def move(self, op: Move) -> MovedCount | Reply:
+    def move(self, op: e.Move) -> e.MovedCount | e.Reply:
         if self._queues.find(op.key) is None:
-            return MovedCount(0)
+            return e.MovedCount(0)
         queue = self._queues.get(op.key)  # a queue that is used keeps its record
         move = {
             "cancelled": self._cancel,
@@ -48,12 +42,12 @@ class Admin:
             if item is not None and op.state in ("", self._state_of(queue, item)):
                 moved += move(queue, item, op)
         self._takers.offer(queue, queue.takeable - takeable)
-        return MovedCount(moved)
+        return e.MovedCount(moved)
 
     def _state_of(self, queue: Queue, item: Task | Ended) -> str:
         return item.state if isinstance(item, Ended) else queue.state_of(item, self._state.now)
 
-    def _postpone(self, queue: Queue, task: Task | Ended, op: Move) -> bool:
+    def _postpone(self, queue: Queue, task: Task | Ended, op: e.Move) -> bool:
         if isinstance(task, Ended) or task.place >= LEASED:
             return False
         if not op.moves:
@@ -64,13 +58,13 @@ class Admin:
         self._settling.postpone(queue, task, op)
         return True
 
-    def _cancel(self, queue: Queue, task: Task | Ended, op: Move) -> bool:
+    def _cancel(self, queue: Queue, task: Task | Ended, op: e.Move) -> bool:
         if isinstance(task, Ended):
             return False
         self._settling.cancel(queue, task, op.ttl)
         return True
 
-    def _requeue(self, queue: Queue, ended: Task | Ended, _: Move) -> bool:
+    def _requeue(self, queue: Queue, ended: Task | Ended, _: e.Move) -> bool:
         """Make a dead task ready, unless another one has its key."""
         if isinstance(ended, Task) or ended.state != "dead":
             return False
@@ -86,7 +80,7 @@ class Admin:
         self._rows.requeue(queue, ended)
         return True
 
-    def _purge(self, queue: Queue, task: Task | Ended, _: Move) -> bool:
+    def _purge(self, queue: Queue, task: Task | Ended, _: e.Move) -> bool:
         if isinstance(task, Task):
             if task.place >= LEASED:
                 return False
@@ -97,9 +91,9 @@ class Admin:
             queue.records.remove(task)
         return True
 
-    def count(self, op: Count) -> QueueCounts | Reply:
+    def count(self, op: e.Count) -> e.QueueCounts | e.Reply:
         if op.watch and self._state.session(op.watch) is None:
-            return Reply.GONE
+            return e.Reply.GONE
         queue = self._queues.find(op.key) or Queue(op.key, self._state)
         if op.watch and queue.live:
             self._state.watch(op.watch, ("drain", op.key))

@@ -7,7 +7,7 @@ from heapq import nsmallest
 from math import inf
 from operator import itemgetter
 
-from tenure.engine import GroupCounts
+import tenure.engine as e
 from tenure.engines.rules import Group, Position, Turn
 
 from ._order import Order, Rank, ReadyTasks
@@ -90,14 +90,14 @@ class GroupRows:
         """None: groups are removed one by one."""
         return 0
 
-    def longest(self, after: Position, limit: int) -> list[tuple[Position, GroupCounts]]:
+    def longest(self, after: Position, limit: int) -> list[tuple[Position, e.GroupCounts]]:
         there = [
             ((-group.unfinished, group.name), group)
             for group in self._groups.values()
             if group.name and group.unfinished
         ]
         return [
-            (place, GroupCounts(g.name, g.waiting, g.unfinished - g.waiting - g.leased, g.leased))
+            (place, e.GroupCounts(g.name, g.waiting, g.unfinished - g.waiting - g.leased, g.leased))
             for place, g in nsmallest(limit, [one for one in there if one[0] > after], key=itemgetter(0))
         ]
 

@@ -9,13 +9,13 @@ import anyio
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
 
-from tenure.engine import Engine, Hint, Operation, RenewSession, Reply
+import tenure.engine as e
 from tenure.errors import EngineError
 
 from ._state import State
 
 
-class Lifeline(Engine):
+class Lifeline(e.Engine):
     """Renews sessions of a memory engine from another thread, and does nothing else.
 
     The loop may run again at any moment and use the state too, so a renewal assigns a single attribute. It adds a ttl,
@@ -28,20 +28,20 @@ class Lifeline(Engine):
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
+    def submit(self, operation: e.Operation[Any], on_answer: Callable[[Any], object], /) -> None:
         """Renew a session, and call `on_answer` before this returns."""
-        if not isinstance(operation, RenewSession):
+        if not isinstance(operation, e.RenewSession):
             on_answer(EngineError(f"{self.url}: another thread can only renew sessions"))
         elif (session := self._state.session(operation.key)) is None:
-            on_answer(Reply.GONE)
+            on_answer(e.Reply.GONE)
         else:
             session.expires += session.ttl
-            on_answer(Reply.OK)
+            on_answer(e.Reply.OK)
 
     async def serve(
         self,
         process: str,
-        deliver: Callable[[Hint], None],
+        deliver: Callable[[e.Hint], None],
         *,
         task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
     ) -> None:

@@ -7,7 +7,7 @@ from heapq import nsmallest
 from math import inf
 from operator import itemgetter
 
-from tenure.engine import A_FEW
+import tenure.engine as e
 from tenure.engines import rules
 from tenure.engines.rules import DELAYED, WAITING, Groups
 
@@ -193,7 +193,7 @@ class Queues:
 
     def forget(self) -> None:
         """Forget a few queues that nothing keeps."""
-        self._due.check(self._state.now, A_FEW)
+        self._due.check(self._state.now, e.A_FEW)
 
     def in_use(self) -> list[str]:
         """The queues that are not forgotten: with a task that was put, or a record, or what keeps them."""

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tenure.engine import Record
+import tenure.engine as e
 from tenure.engines import rules
 
 
@@ -35,9 +35,9 @@ class Ended:
         """True if the record's ttl has passed."""
         return self.expires is not None and self.expires <= now
 
-    def show(self, now: float, tree: tuple[int, str, int] = (0, "", 0)) -> Record:
+    def show(self, now: float, tree: tuple[int, str, int] = (0, "", 0)) -> e.Record:
         """The record as it is shown."""
-        return Record(
+        return e.Record(
             *(self.seq, self.id, self.state, self.payload, self.priority, self.key),
             *(self.attempts, self.deliveries, self.result, max(0.0, now - self.ended_at)),
             *(self.progress, self.failure, self.meta, self.group),
@@ -64,7 +64,7 @@ class Records:
 
     def add(self, ended: Ended) -> None:
         if len(self._log) > 2 * len(self._ended) + 64:
-            self._log = [e for e in self._log if self._ended.get(e.id) is e]
+            self._log = [record for record in self._log if self._ended.get(record.id) is record]
         self._log.append(ended)
         self._ended[ended.id] = ended
 
@@ -74,10 +74,14 @@ class Records:
 
     def after(self, seq: int, now: float, state: str) -> Iterator[Ended]:
         """The records in the state ("ended": in any), in order, whose rank is above `seq`."""
-        for i in range(bisect_right(self._log, seq, key=lambda e: e.seq), len(self._log)):
-            e = self._log[i]
-            if not e.is_over(now) and self._ended.get(e.id) is e and state in (e.state, "ended"):
-                yield e
+        for i in range(bisect_right(self._log, seq, key=lambda record: record.seq), len(self._log)):
+            record = self._log[i]
+            if (
+                not record.is_over(now)
+                and self._ended.get(record.id) is record
+                and state in (record.state, "ended")
+            ):
+                yield record
 
     def count(self, state: str) -> int:
         """The number of records in a state, counted one by one."""

@@ -9,7 +9,7 @@ from math import inf
 from time import time
 from typing import Any
 
-from tenure.engine import CAP, SWEEP_PAUSE, Hint, Notice, Reply
+import tenure.engine as e
 from tenure.engines.rules import Counters, Layout, News
 
 from ._due import Due
@@ -45,7 +45,7 @@ class Session:
 class State:
     """The part of the memory that belongs to no family."""
 
-    def __init__(self, cap: int = CAP) -> None:
+    def __init__(self, cap: int = e.CAP) -> None:
         self.cap = cap
         self.now = 0.0
         self.last = Counters()
@@ -53,7 +53,7 @@ class State:
         self.sessions: dict[str, Session] = {}
         self.session: Callable[[str], Session | None] = self.sessions.get
         self.soonest_expiry = inf
-        self.hints: list[Hint] = []
+        self.hints: list[e.Hint] = []
         self.watches: dict[Topic, dict[str, None]] = {}
         self.steps_left = cap
         self.unfinished = False
@@ -118,7 +118,7 @@ class State:
         return self.soonest.get(kind, inf) <= self.now
 
     def hint(self, process: str, key: str, name: str, news: News) -> None:
-        self.hints.append(Hint(process, key, name, news))
+        self.hints.append(e.Hint(process, key, name, news))
 
     def step(self) -> bool:
         """Take one step of the budget; without one left, the operation is unfinished."""
@@ -162,7 +162,7 @@ class State:
     def ask_again_in(self, due: float | None = None) -> float:
         """Seconds until the earliest moment at which asking again could help."""
         seconds = max(0.0, min(self.ask_again_at, inf if due is None else due) - self.now)
-        return min(seconds, SWEEP_PAUSE) if "sweep" in self.soonest else seconds
+        return min(seconds, e.SWEEP_PAUSE) if "sweep" in self.soonest else seconds
 
     # cached replies: time alone removes them, so that ending a session has nothing to do for them
 
@@ -170,7 +170,7 @@ class State:
         """The answer to the same numbered operation when it came before, GONE, or None for a new one."""
         known = self.sessions.get(session)
         if known is None:
-            return Reply.GONE
+            return e.Reply.GONE
         reply = self._replies.get((known.number, name))
         if reply is None or reply.n != n or reply.until <= self.now:
             return None
@@ -198,7 +198,7 @@ class State:
     def watch_task(self, kind: str, key: str, task: int, session: str) -> None:
         self.watch(session, (kind, key, str(task)))
 
-    def notify_watchers(self, kind: str, key: str, notice: Notice) -> None:
+    def notify_watchers(self, kind: str, key: str, notice: e.Notice) -> None:
         if self.watches:
             self.fire((kind, key), key, "", notice)
 
@@ -206,7 +206,7 @@ class State:
         self.watches.setdefault(topic, {})[session] = None
         self.sessions[session].watches[topic] = None
 
-    def fire(self, topic: Topic, key: str, name: str, notice: Notice) -> None:
+    def fire(self, topic: Topic, key: str, name: str, notice: e.Notice) -> None:
         for session in self.watches.pop(topic, {}):
             known = self.sessions[session]
             del known.watches[topic]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.engine import Health, Page, Scan
+import tenure.engine as e
 from tenure.engines.rules import page_of, place_in
 
 from ._queue import Queues
@@ -21,14 +21,14 @@ class Survey:
             "sessions": lambda: list(state.sessions),
         }
 
-    def names(self, op: Scan[Page[str]]) -> Page[str]:
+    def names(self, op: e.Scan[e.Page[str]]) -> e.Page[str]:
         (after,) = place_in(op, "") or ("",)
         names = sorted(n for n in self._kinds[op.index.name]() if n > after and n.startswith(op.only))
         return page_of(op, [((name,), name) for name in names[: op.limit + 1]])
 
-    def health(self, _op: Scan[Page[Health]]) -> Page[Health]:
+    def health(self, _op: e.Scan[e.Page[e.Health]]) -> e.Page[e.Health]:
         facts = (
             ("engine", "memory: gone when this process ends, not visible to others"),
             ("sessions", f"{len(self._state.sessions):,}"),
         )
-        return Page((Health(0.0, facts, ()),))
+        return e.Page((e.Health(0.0, facts, ()),))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tenure.engine import NewTask
+import tenure.engine as e
 from tenure.engines import rules
 
 
@@ -13,7 +13,7 @@ class Task(rules.Task):
     """An unfinished task, as it was put into a queue."""
 
     queue: str = ""
-    new: NewTask = NewTask(b"")  # noqa: RUF009 it never changes
+    new: e.NewTask = e.NewTask(b"")  # noqa: RUF009 it never changes
     keep: bool = False
     progress: bytes = b""
     failure: bytes = b""

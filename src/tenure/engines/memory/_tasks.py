@@ -7,21 +7,7 @@ from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from itertools import islice
 
-from tenure.engine import (
-    ENDED,
-    EXPIRED_TTL,
-    Move,
-    NewTask,
-    Notice,
-    Outcome,
-    PutRequest,
-    Record,
-    SessionItem,
-    Settings,
-    Settle,
-    Taken,
-    how_many_to_forget,
-)
+import tenure.engine as e
 from tenure.engines.rules import (
     DELAYED,
     FAMILIES,
@@ -64,14 +50,14 @@ class TaskRows:
 
     # new tasks
 
-    def expect_tasks(self, queue: Queue, requests: Sequence[PutRequest]) -> None:
+    def expect_tasks(self, queue: Queue, requests: Sequence[e.PutRequest]) -> None:
         """There is nothing to be read."""
 
     def add(
         self,
         queue: Queue,
         task: int,
-        new: NewTask,
+        new: e.NewTask,
         place: int,
         ready_at: float,
         expires: float | None,
@@ -119,7 +105,7 @@ class TaskRows:
         former = queue.tasks[task]
         former.new = replace(former.new, key=None)
         if former.stop is None:
-            former.stop, former.stop_ttl = 0, EXPIRED_TTL
+            former.stop, former.stop_ttl = 0, e.EXPIRED_TTL
 
     def replaceable(self, queue: Queue, task: int) -> Task:
         return queue.tasks[task]
@@ -128,7 +114,7 @@ class TaskRows:
         self,
         queue: Queue,
         task: int,
-        new: NewTask,
+        new: e.NewTask,
         place: int,
         ready_at: float,
         expires: float | None,
@@ -153,7 +139,7 @@ class TaskRows:
         task = Task(ended.id, 0, 0, 0, now, None, None, ended.kin, ended.group)
         task.place = queue.enqueue(ended.id, ended.group, now, now)
         task.first_put, task.queue = now, queue.name
-        task.new = NewTask(ended.payload, ended.priority, key=ended.key, meta=ended.meta, group=ended.group)
+        task.new = e.NewTask(ended.payload, ended.priority, key=ended.key, meta=ended.meta, group=ended.group)
         task.progress, task.failure = ended.progress, ended.failure
         queue.tasks[task.id] = task
         if ended.key is not None:
@@ -180,16 +166,16 @@ class TaskRows:
     def set_settings(self, queue: Queue, changes: Mapping[str, tuple[str, float, str]]) -> None:
         queue.record.update(changes)
 
-    def take(self, queue: Queue, session: Session, want: int) -> list[Taken]:
-        tasks: list[Taken] = []
+    def take(self, queue: Queue, session: Session, want: int) -> list[e.Taken]:
+        tasks: list[e.Taken] = []
         while (
             len(tasks) < want and (task := queue.pop("", self._state.now, queue.settings.aging)) is not None
         ):
             tasks.append(self._lease(session, task, queue.settings))
         return tasks
 
-    def take_turns(self, queue: Queue, session: Session, turns: Sequence[Turn]) -> list[Taken]:
-        tasks: list[Taken] = []
+    def take_turns(self, queue: Queue, session: Session, turns: Sequence[Turn]) -> list[e.Taken]:
+        tasks: list[e.Taken] = []
         for turn in turns:
             if turn.pinned_task:
                 task = queue.tasks[turn.pinned_task]
@@ -199,13 +185,13 @@ class TaskRows:
             tasks.append(self._lease(session, task, queue.settings))
         return tasks
 
-    def _lease(self, session: Session, task: Task, its: Settings) -> Taken:
+    def _lease(self, session: Session, task: Task, its: e.Settings) -> e.Taken:
         task.place, task.session, task.token = LEASED, session, self._state.token()
         task.deliveries += 1
         task.max_deliveries, task.keep, task.dead_ttl = its.max_deliveries, its.payloads, its.dead
         session.tasks[task.id] = task
         self.changed(task)
-        return Taken(
+        return e.Taken(
             task.id,
             task.token,
             task.new.payload,
@@ -245,7 +231,7 @@ class TaskRows:
         self.remove(queue, task)
         self.finished(task)
 
-    def leased(self, queue: Queue, session: Session, settles: Sequence[Settle]) -> dict[int, Task]:
+    def leased(self, queue: Queue, session: Session, settles: Sequence[e.Settle]) -> dict[int, Task]:
         tasks = queue.tasks
         return {
             settle.id: task
@@ -254,8 +240,8 @@ class TaskRows:
         }
 
     def expect_settled(
-        self, _queue: Queue, accepted: list[tuple[Task, Settle]]
-    ) -> Iterable[tuple[Task, Settle]]:
+        self, _queue: Queue, accepted: list[tuple[Task, e.Settle]]
+    ) -> Iterable[tuple[Task, e.Settle]]:
         """The same leases: there is nothing to be read."""
         return accepted
 
@@ -285,7 +271,7 @@ class TaskRows:
             queue.enter(task)
         self.changed(task)
 
-    def change(self, _queue: Queue, task: Task, op: Move) -> None:
+    def change(self, _queue: Queue, task: Task, op: e.Move) -> None:
         if (op.payload, op.priority, op.group) == (None, None, None):
             return
         new = task.new
@@ -355,12 +341,12 @@ class TaskRows:
         queue.tasks[task].progress = data
         self.changed(queue.tasks[task])
 
-    def outcome(self, queue: Queue, task: int) -> Outcome | None:
+    def outcome(self, queue: Queue, task: int) -> e.Outcome | None:
         ended = queue.records.valid(task, self._state.now)
-        return None if ended is None else Outcome(ended.state, ended.result, ended.attempts)
+        return None if ended is None else e.Outcome(ended.state, ended.result, ended.attempts)
 
-    def unfinished_record(self, _queue: Queue, task: Task, state: str) -> Record:
-        return Record(
+    def unfinished_record(self, _queue: Queue, task: Task, state: str) -> e.Record:
+        return e.Record(
             *(0, task.id, state, task.new.payload, task.new.priority, task.new.key),
             *(task.attempts, task.deliveries, b"", max(0.0, self._state.now - task.ready_at)),
             *(task.progress, task.failure, task.new.meta, task.group),
@@ -368,11 +354,11 @@ class TaskRows:
             self._seconds_left(task),
         )
 
-    def ended_record(self, queue: Queue, task: int) -> Record | None:
+    def ended_record(self, queue: Queue, task: int) -> e.Record | None:
         ended = queue.records.valid(task, self._state.now)
         return None if ended is None else self.show(queue, ended)
 
-    def show(self, queue: Queue, ended: Ended) -> Record:
+    def show(self, queue: Queue, ended: Ended) -> e.Record:
         """The record of a task that has ended, as it is shown."""
         return ended.show(self._state.now, self._tree(queue.name, ended))
 
@@ -384,19 +370,21 @@ class TaskRows:
         if ended.kin:
             forget_family(self._state, queue.name, ended.id)
 
-    def listed(self, queue: Queue, state: str, after: Position, limit: int) -> list[tuple[Position, Record]]:
+    def listed(
+        self, queue: Queue, state: str, after: Position, limit: int
+    ) -> list[tuple[Position, e.Record]]:
         now = self._state.now
-        if state == "ended" or state in ENDED:
+        if state == "ended" or state in e.ENDED:
             (seq,) = after or (0,)
             endings = islice(queue.records.after(seq, now, state), limit)
             return [((ended.seq,), self.show(queue, ended)) for ended in endings]
         tasks = queue.listed(state, after, limit, now)
         return [(rank, self.unfinished_record(queue, task, state)) for rank, task in tasks]
 
-    def held_by(self, session: Session, token: int, limit: int) -> list[tuple[int, SessionItem]]:
+    def held_by(self, session: Session, token: int, limit: int) -> list[tuple[int, e.SessionItem]]:
         held = sorted((task.token, task) for task in session.tasks.values() if task.token > token)
         return [
-            (token, SessionItem("tasks", task.queue, f"{task.id} {token}", True, token))
+            (token, e.SessionItem("tasks", task.queue, f"{task.id} {token}", True, token))
             for token, task in held[:limit]
         ]
 
@@ -404,14 +392,14 @@ class TaskRows:
         """Hint those that wait for the end of a task, and those that follow it."""
         if self._state.watches:
             topic = ("task", task.queue, str(task.id))
-            self._state.fire(topic, task.queue, str(task.id), Notice.FINISHED)
+            self._state.fire(topic, task.queue, str(task.id), e.Notice.FINISHED)
             self.changed(task)
 
     def changed(self, task: Task) -> None:
         """Hint those that follow a task."""
         if self._state.watches:
             topic = ("change", task.queue, str(task.id))
-            self._state.fire(topic, task.queue, str(task.id), Notice.CHANGED)
+            self._state.fire(topic, task.queue, str(task.id), e.Notice.CHANGED)
 
     # time
 
@@ -459,7 +447,7 @@ class TaskRows:
     def forget(self) -> None:
         """Forget outdated records and keys, a few more than came."""
         now = self._state.now
-        forget, self._ended_lately = how_many_to_forget(self._ended_lately), 0
+        forget, self._ended_lately = e.how_many_to_forget(self._ended_lately), 0
         for _ in range(forget):
             if not self._outdated or self._outdated[0][0] > now:
                 break
@@ -468,7 +456,7 @@ class TaskRows:
             ended = queue.records.get(task_id) if queue else None
             if queue is not None and ended is not None and ended.is_over(now):
                 queue.records.remove(ended)
-        forget, self._keys_kept = how_many_to_forget(self._keys_kept), 0
+        forget, self._keys_kept = e.how_many_to_forget(self._keys_kept), 0
         self._keys_due.check(now, forget)
 
     def _check_key(self, name: tuple[str, str]) -> float | None:

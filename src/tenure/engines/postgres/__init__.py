@@ -9,22 +9,8 @@ from typing import Any, cast
 
 import anyio
 
+import tenure.engine as e
 from tenure.arguments import Seconds, check_seconds
-from tenure.engine import (
-    CAP,
-    HEALTH,
-    RESPONSE_TIMEOUT,
-    A,
-    Batches,
-    Engine,
-    Enlisted,
-    Enlistment,
-    Health,
-    Operation,
-    Page,
-    Remote,
-    Reply,
-)
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 from tenure.waiting import Parked, park, wake
@@ -46,7 +32,7 @@ _BETWEEN_CHORES = 16
 """Operations after which rows that are no longer needed are deleted: a few times as many as they can have left."""
 
 
-class PostgresEngine(Remote):
+class PostgresEngine(e.Remote):
     """Keeps everything in tables of a PostgreSQL database, version 15 or later; many machines may share it.
 
     `url` is `postgresql://[user:password@]host[:port]/database`, with the options of libpq behind a question mark. It
@@ -64,9 +50,9 @@ class PostgresEngine(Remote):
         url: str,
         *,
         schema: str = "tenure",
-        response_timeout: Seconds = RESPONSE_TIMEOUT,
+        response_timeout: Seconds = e.RESPONSE_TIMEOUT,
         clock: Callable[[], float] | None = None,
-        cap: int = CAP,
+        cap: int = e.CAP,
     ) -> None:
         response_timeout = check_seconds("response_timeout", response_timeout, least=None)
         self.response_timeout: float = response_timeout
@@ -77,7 +63,7 @@ class PostgresEngine(Remote):
         self._cap = cap
         self._processes: dict[str, str] = {}
         self._since_chores = 0
-        self._batches = Batches(self.url)
+        self._batches = e.Batches(self.url)
         self._due = False
         """True if there is a batch to send."""
         self._sender: Parked | None = None
@@ -95,7 +81,7 @@ class PostgresEngine(Remote):
             response_timeout=response_timeout,
         )
 
-    def another(self) -> Engine | None:
+    def another(self) -> e.Engine | None:
         """An engine over the same tables, unless the clock is a test's."""
         return self._another and self._another()
 
@@ -120,7 +106,7 @@ class PostgresEngine(Remote):
             await self._connection.opened()
             self._send(self._batches.take())
 
-    def _send(self, operations: Sequence[Operation[Any]]) -> None:
+    def _send(self, operations: Sequence[e.Operation[Any]]) -> None:
         answers: list[Any] = [None] * len(operations)
         statements: dict[int, Statement] = {}
         for i, operation in enumerate(operations):
@@ -146,7 +132,7 @@ class PostgresEngine(Remote):
             if problem is not None:
                 self._batches.fail(problem)
                 return
-            if any(answer is Reply.MORE for answer in answers):
+            if any(answer is e.Reply.MORE for answer in answers):
                 # it clears up, before the operation comes again
                 self._connection.send([self._call("sweep")], _nothing)
             self._batches.answer(answers)
@@ -155,7 +141,7 @@ class PostgresEngine(Remote):
         if chores := self.chores(len(statements)):
             self._connection.send(chores, _nothing)
 
-    def enlist(self, operation: Enlisted[A], /) -> Enlistment[A]:
+    def enlist(self, operation: e.Enlisted[e.A], /) -> e.Enlistment[e.A]:
         """The statement that applies an operation in the user's transaction, on a connection to the same database."""
         return enlistment(self._schema, self._clock, operation)
 
@@ -164,12 +150,12 @@ class PostgresEngine(Remote):
         due, self._since_chores = divmod(self._since_chores + operations, _BETWEEN_CHORES)
         return [self._call("forget_outdated")] * due
 
-    def statement(self, operation: Operation[Any]) -> Statement:
+    def statement(self, operation: e.Operation[Any]) -> Statement:
         """The function call for an operation. Raises `EngineError`, and others for what has no binary form."""
         codec = CODECS[type(operation)]
         return self._call(codec.function, *arguments(codec, operation))
 
-    def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
+    def submit(self, operation: e.Operation[Any], on_answer: Callable[[Any], object], /) -> None:
         """Call one function in a transaction of its own, in the next batch, which waits for the server."""
         self._batches.submit(operation, on_answer)
 
@@ -189,13 +175,13 @@ class PostgresEngine(Remote):
         sql = f"SELECT word, n, b FROM {self._schema}.{function}({', '.join(places)})"  # noqa: S608 - plain names
         return Statement.of(sql, *values)
 
-    def _answer(self, operation: Operation[Any], result: Result) -> Any:
+    def _answer(self, operation: e.Operation[Any], result: Result) -> Any:
         if result.status not in FAILED:
             answer = answered(CODECS[type(operation)], rows(result))
             reason = self._connection.polling_reason
-            if getattr(operation, "index", None) is HEALTH and reason and isinstance(answer, Page):
-                page = cast("Page[Health]", answer)
-                return Page(tuple(replace(row, problems=(*row.problems, reason)) for row in page.rows))
+            if getattr(operation, "index", None) is e.HEALTH and reason and isinstance(answer, e.Page):
+                page = cast("e.Page[e.Health]", answer)
+                return e.Page(tuple(replace(row, problems=(*row.problems, reason)) for row in page.rows))
             return answer
         problem = error_of(self.url, state_of(result), message_of(result))
         if is_read_only(state_of(result)):

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from psycopg import Error
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from tenure.engine import addresses_of
+import tenure.engine as e
 
 _SCHEMES = ("postgresql", "postgres")
 _SHOWN = ("user", "host", "port", "dbname")
@@ -47,7 +47,7 @@ class Address:
         found: list[tuple[str, str, str]] = []
         for host, port in zip(hosts, ports, strict=True):
             if _has_to_be_looked_up(host):
-                found += [(host, known, port) for known in await addresses_of(host)]
+                found += [(host, known, port) for known in await e.addresses_of(host)]
             else:
                 found.append((host, "", port))
         places = {

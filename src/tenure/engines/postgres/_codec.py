@@ -13,24 +13,7 @@ from functools import cache
 from types import NoneType
 from typing import Any, Generic, NamedTuple, TypeVar, cast, get_args, get_type_hints
 
-from tenure.engine import (
-    CHECKS,
-    A,
-    Broken,
-    Claimed,
-    Granted,
-    Metadata,
-    Mismatch,
-    MovedCount,
-    Operation,
-    Outcome,
-    Queued,
-    Rate,
-    Reply,
-    Tripped,
-    Unfinished,
-    Waiting,
-)
+import tenure.engine as e
 
 from ._values import (
     Argument,
@@ -60,7 +43,7 @@ class Row(NamedTuple):
 def answer_of(row: Row) -> Any:
     """The answer that one row is: by its word an answer of several fields, or a `Reply`."""
     answer = _ANSWERS.get(row.word)
-    return Reply(row.word) if answer is None else decoded(answer, row)
+    return e.Reply(row.word) if answer is None else decoded(answer, row)
 
 
 def _answer_of_the_first(rows: Sequence[Row]) -> Any:
@@ -68,22 +51,22 @@ def _answer_of_the_first(rows: Sequence[Row]) -> Any:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Codec(Generic[A]):
+class Codec(Generic[e.A]):
     """Executes operations of one type: the function to call, its arguments, and the answer that its rows mean."""
 
     function: str
     arguments: Callable[[Any], Iterable[Argument]] | None = None
     """None: the fields of the operation."""
-    answer: Callable[[Sequence[Row]], A] = _answer_of_the_first
+    answer: Callable[[Sequence[Row]], e.A] = _answer_of_the_first
     """Called unless the first row is a lone word, a `Reply`."""
 
 
-Codecs = dict[type[Operation[Any]], Codec[Any]]
+Codecs = dict[type[e.Operation[Any]], Codec[Any]]
 
 
-def arguments(codec: Codec[Any], operation: Operation[Any]) -> Iterable[Argument]:
+def arguments(codec: Codec[Any], operation: e.Operation[Any]) -> Iterable[Argument]:
     """The arguments with which the function is called. Raises for a duration that is not a number."""
-    if (check := CHECKS.get(type(operation))) is not None:
+    if (check := e.CHECKS.get(type(operation))) is not None:
         operation = check(operation)
     if codec.arguments is not None:
         return codec.arguments(operation)
@@ -93,10 +76,10 @@ def arguments(codec: Codec[Any], operation: Operation[Any]) -> Iterable[Argument
     ]
 
 
-def answered(codec: Codec[A], result: Iterable[Sequence[Any]]) -> A | Reply:
+def answered(codec: Codec[e.A], result: Iterable[Sequence[Any]]) -> e.A | e.Reply:
     """The answer that a function returned, of the raw fields of its rows."""
     rows = [Row(cast("bytes", word).decode(), numbers(n), blobs(b)) for word, n, b in result]
-    return Reply(rows[0].word) if rows[0].word in _WORDS else codec.answer(rows)
+    return e.Reply(rows[0].word) if rows[0].word in _WORDS else codec.answer(rows)
 
 
 _MISSING = object()
@@ -124,33 +107,40 @@ def numbers_in(word: str) -> int:
 _Convert = Callable[[Any], Any] | None
 
 
-def _rate(raw: bytes) -> Rate:
-    return Rate(*map(float, raw.split()))
+def _rate(raw: bytes) -> e.Rate:
+    return e.Rate(*map(float, raw.split()))
 
 
 _TO_SEND: dict[Any, _Convert] = {
     str: name,
     float: microseconds,
-    Metadata: fields,
+    e.Metadata: fields,
     tuple[str, ...]: lambda names: Blobs(map(name, names)),
     tuple[int, ...]: Ints,
     bytes: None,
     int: None,
     bool: None,
 }
-_RECEIVED: dict[Any, _Convert] = {str: text, bytes: None, float: seconds, bool: bool, int: None, Rate: _rate}
-_WORDS = {reply.value for reply in Reply}
+_RECEIVED: dict[Any, _Convert] = {
+    str: text,
+    bytes: None,
+    float: seconds,
+    bool: bool,
+    int: None,
+    e.Rate: _rate,
+}
+_WORDS = {reply.value for reply in e.Reply}
 _ANSWERS: dict[str, Any] = {
-    "granted": Granted,
-    "queued": Queued,
-    "mismatch": Mismatch,
-    "claimed": Claimed,
-    "waiting": Waiting,
-    "tripped": Tripped,
-    "broken": Broken,
-    "outcome": Outcome,
-    "unfinished": Unfinished,
-    "changed": MovedCount,
+    "granted": e.Granted,
+    "queued": e.Queued,
+    "mismatch": e.Mismatch,
+    "claimed": e.Claimed,
+    "waiting": e.Waiting,
+    "tripped": e.Tripped,
+    "broken": e.Broken,
+    "outcome": e.Outcome,
+    "unfinished": e.Unfinished,
+    "changed": e.MovedCount,
 }
 
 
@@ -175,7 +165,7 @@ def _fields_received(answer: type) -> list[tuple[str, bool, _Convert]]:
     return [
         (field, kind in (int, float, bool), _RECEIVED[kind])
         for field, kind in types.items()
-        if kind != Metadata
+        if kind != e.Metadata
     ]
 
 

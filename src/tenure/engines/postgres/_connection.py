@@ -10,7 +10,7 @@ from secrets import token_hex
 
 import anyio
 
-from tenure.engine import RESPONSE_TIMEOUT
+import tenure.engine as e
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 from tenure.waiting import Backoff
@@ -54,7 +54,7 @@ class Connection:
         missed: Callable[[], None],
         lost: Callable[[], None],
         *,
-        response_timeout: float = RESPONSE_TIMEOUT,
+        response_timeout: float = e.RESPONSE_TIMEOUT,
     ) -> None:
         self.address = address
         self.channels: dict[str, anyio.Event] = {}

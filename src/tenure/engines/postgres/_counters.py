@@ -5,38 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import inf, nan
 
-from tenure.engine import (
-    Arrive,
-    Booking,
-    HoldOff,
-    RateLimit,
-    Refund,
-    ResetBarrier,
-    Spend,
-    Spending,
-    SpendResults,
-    Withdraw,
-)
+import tenure.engine as e
 
 from ._codec import Codec, Codecs, Row
 from ._values import Blobs, Floats, name
 
 
-def _names(limits: Iterable[RateLimit]) -> Blobs:
+def _names(limits: Iterable[e.RateLimit]) -> Blobs:
     return Blobs(name(limit.name) for limit in limits)
 
 
-def _rates(limits: Iterable[RateLimit]) -> Floats:
+def _rates(limits: Iterable[e.RateLimit]) -> Floats:
     return Floats(float(limit.rate) for limit in limits)
 
 
-def _spending(row: Row) -> Spending:
+def _spending(row: Row) -> e.Spending:
     delay, held, *bookings = map(float, row.b)
-    return Spending(row.word == "booked", delay, held, tuple(map(Booking, bookings[::2], bookings[1::2])))
+    return e.Spending(row.word == "booked", delay, held, tuple(map(e.Booking, bookings[::2], bookings[1::2])))
 
 
 COUNTERS: Codecs = {
-    Spend: Codec(
+    e.Spend: Codec(
         "spend",
         lambda op: (
             name(op.session),
@@ -49,9 +38,9 @@ COUNTERS: Codecs = {
             Floats(inf if request.max_wait is None else request.max_wait for request in op.requests),
             inf if op.horizon is None else float(op.horizon),
         ),
-        lambda rows: SpendResults(tuple(map(_spending, rows[1:]))),
+        lambda rows: e.SpendResults(tuple(map(_spending, rows[1:]))),
     ),
-    Refund: Codec(
+    e.Refund: Codec(
         "refund",
         lambda op: (
             name(op.session),
@@ -68,11 +57,11 @@ COUNTERS: Codecs = {
             ),
         ),
     ),
-    HoldOff: Codec("hold_off"),
-    Arrive: Codec(
+    e.HoldOff: Codec("hold_off"),
+    e.Arrive: Codec(
         "arrive",
         lambda op: (name(op.session), name(op.key), name(op.participant), op.parties, op.on_departure),
     ),
-    Withdraw: Codec("withdraw"),
-    ResetBarrier: Codec("reset_barrier"),
+    e.Withdraw: Codec("withdraw"),
+    e.ResetBarrier: Codec("reset_barrier"),
 }

@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from tenure.engine import (
-    A,
-    Complete,
-    CompleteAll,
-    Duplicate,
-    Enlisted,
-    Enlistment,
-    PutOne,
-    Reply,
-    clamp_durations,
-)
+import tenure.engine as e
 
 from ._tasks import about_key
 from ._values import microseconds, name
@@ -38,14 +28,18 @@ _PUT = (
 )
 
 
-def enlistment(schema: str, clock: Callable[[], float] | None, operation: Enlisted[A]) -> Enlistment[A]:
+def enlistment(
+    schema: str, clock: Callable[[], float] | None, operation: e.Enlisted[e.A]
+) -> e.Enlistment[e.A]:
     """The statement that applies an operation on any connection to the database."""
-    call, values = _CALLS[type(operation)](clamp_durations(operation))
+    call, values = _CALLS[type(operation)](e.clamp_durations(operation))
     now = None if clock is None else round(clock() * 1e6)
-    return cast("Enlistment[A]", Enlistment(_answer, call.format(schema=schema), {"clock": now, **values}))
+    return cast(
+        "e.Enlistment[e.A]", e.Enlistment(_answer, call.format(schema=schema), {"clock": now, **values})
+    )
 
 
-def _complete(op: Complete) -> tuple[str, dict[str, Any]]:
+def _complete(op: e.Complete) -> tuple[str, dict[str, Any]]:
     settle = op.settle
     return _COMPLETE, {
         "session": name(op.session),
@@ -60,7 +54,7 @@ def _complete(op: Complete) -> tuple[str, dict[str, Any]]:
     }
 
 
-def _complete_all(op: CompleteAll) -> tuple[str, dict[str, Any]]:
+def _complete_all(op: e.CompleteAll) -> tuple[str, dict[str, Any]]:
     ttl = op.settle[0].ttl
     return _COMPLETE_ALL, {
         "session": name(op.session),
@@ -72,7 +66,7 @@ def _complete_all(op: CompleteAll) -> tuple[str, dict[str, Any]]:
     }
 
 
-def _put(op: PutOne) -> tuple[str, dict[str, Any]]:
+def _put(op: e.PutOne) -> tuple[str, dict[str, Any]]:
     task = op.task
     return _PUT, {
         "queue": name(op.key),
@@ -88,17 +82,17 @@ def _put(op: PutOne) -> tuple[str, dict[str, Any]]:
     }
 
 
-_CALLS: dict[type[Enlisted[Any]], Callable[[Any], tuple[str, dict[str, Any]]]] = {
-    Complete: _complete,
-    CompleteAll: _complete_all,
-    PutOne: _put,
+_CALLS: dict[type[e.Enlisted[Any]], Callable[[Any], tuple[str, dict[str, Any]]]] = {
+    e.Complete: _complete,
+    e.CompleteAll: _complete_all,
+    e.PutOne: _put,
 }
 
 
-def _answer(_: object, rows: list[Any]) -> int | Duplicate | tuple[int, ...] | Reply:
+def _answer(_: object, rows: list[Any]) -> int | e.Duplicate | tuple[int, ...] | e.Reply:
     word, n = rows[0]
     if word == "completed":
         return tuple(n)
     if word != "accepted":
-        return Reply(word)
-    return n[0] if n[0] > 0 else Duplicate(-n[0])
+        return e.Reply(word)
+    return n[0] if n[0] > 0 else e.Duplicate(-n[0])

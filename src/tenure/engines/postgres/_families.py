@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenure.engine import Accepted, Entry, PutChildren, Reply, SetEntry, TooMany
+import tenure.engine as e
 
 from ._codec import Codec, Codecs, Row, answer_of
 from ._tasks import new_tasks
 from ._values import Argument, Blobs, name, text
 
 
-def _put_children(op: PutChildren) -> tuple[Argument, ...]:
+def _put_children(op: e.PutChildren) -> tuple[Argument, ...]:
     return (
         name(op.key),
         op.id,
@@ -23,23 +23,23 @@ def _put_children(op: PutChildren) -> tuple[Argument, ...]:
     )
 
 
-def entry(row: Row) -> Entry:
+def entry(row: Row) -> e.Entry:
     """The entry that a row says."""
     (child, swept), (called, kind, state, value, queue) = row.n, row.b
     kinds = {b"value": "value", b"signal": "signal", b"child": "child"}
-    return Entry(text(called), kinds[kind], text(state), value, text(queue), child, bool(swept))  # pyright: ignore[reportArgumentType]
+    return e.Entry(text(called), kinds[kind], text(state), value, text(queue), child, bool(swept))  # pyright: ignore[reportArgumentType]
 
 
-def _answer(rows: Sequence[Row]) -> Accepted | Entry | TooMany | Reply:
+def _answer(rows: Sequence[Row]) -> e.Accepted | e.Entry | e.TooMany | e.Reply:
     (row,) = rows
     if row.word == "accepted":
-        return Accepted(tuple(row.n))
+        return e.Accepted(tuple(row.n))
     if row.word == "toomany":
-        return TooMany(row.n[0])
+        return e.TooMany(row.n[0])
     return entry(row) if row.word == "entry" else answer_of(row)
 
 
 FAMILIES: Codecs = {
-    PutChildren: Codec("put_children", _put_children, _answer),
-    SetEntry: Codec("set_entry", answer=_answer),
+    e.PutChildren: Codec("put_children", _put_children, _answer),
+    e.SetEntry: Codec("set_entry", answer=_answer),
 }

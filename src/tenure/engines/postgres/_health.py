@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from tenure.engine import Health
+import tenure.engine as e
 
 from ._codec import Row
 from ._values import text
@@ -17,7 +17,7 @@ _MANY_TRANSACTIONS = 100_000
 _FULL = 0.9
 
 
-def health(row: Row) -> Health:
+def health(row: Row) -> e.Health:
     """The health that a row says."""
     who, *names = map(text, row.b)
     settings = dict(zip(names[::2], names[1::2], strict=True))
@@ -39,7 +39,7 @@ def health(row: Row) -> Health:
         ("connections", f"{connections:,} of {most:,}"),
         ("synchronous_commit", settings["synchronous_commit"]),
     )
-    return Health(now / 1e6 - time.time(), facts, tuple(problems))
+    return e.Health(now / 1e6 - time.time(), facts, tuple(problems))
 
 
 def _snapshot(who: str, age: int, seconds: int) -> tuple[str, bool]:

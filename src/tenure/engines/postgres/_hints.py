@@ -5,12 +5,12 @@ from __future__ import annotations
 from base64 import b64decode
 from hashlib import md5
 
-from tenure.engine import Hint, Notice
+import tenure.engine as e
 
 from ._codec import Row, answer_of, numbers_in
 from ._values import name, text
 
-_NOTICES = {notice.value for notice in Notice}
+_NOTICES = {notice.value for notice in e.Notice}
 
 
 def channel(schema: str, process: str) -> str:
@@ -18,7 +18,7 @@ def channel(schema: str, process: str) -> str:
     return f"{schema}.{md5(name(process), usedforsecurity=False).hexdigest()}"
 
 
-def hint(process: str, payload: str) -> Hint:
+def hint(process: str, payload: str) -> e.Hint:
     """The hint in a notification.
 
     Its parts, with blanks between them: a word, the key, the name, the numbers of an answer, its names and bytes, and a
@@ -26,8 +26,8 @@ def hint(process: str, payload: str) -> Hint:
     """
     word, key, name, *parts, _ = payload.split(" ")
     if word in _NOTICES and not parts:  # a barrier is "broken" with a number
-        news = Notice(word)
+        news = e.Notice(word)
     else:
         count = numbers_in(word)
         news = answer_of(Row(word, list(map(int, parts[:count])), list(map(b64decode, parts[count:]))))
-    return Hint(process, text(b64decode(key)), text(b64decode(name)), news)
+    return e.Hint(process, text(b64decode(key)), text(b64decode(name)), news)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from tenure.engine import ENDED, INDEXES, NAMES, Debt, Entry, Health, Index, LimiterStatus, Page, Scan
+import tenure.engine as e
 from tenure.errors import EngineError
 
 from ._codec import Row, decoded
@@ -19,18 +19,18 @@ from ._health import health
 from ._values import Ints, Value, name, text
 
 _PLACES: dict[str, tuple[int, int]] = {
-    **dict.fromkeys((*NAMES, "resources", "entries", "unfinished_children"), (0, 1)),
+    **dict.fromkeys((*e.NAMES, "resources", "entries", "unfinished_children"), (0, 1)),
     **dict.fromkeys(("session", "holders", "delayed"), (2, 0)),
-    **dict.fromkeys(("leased", "suspended", "ending", "ended", *ENDED), (1, 0)),
+    **dict.fromkeys(("leased", "suspended", "ending", "ended", *e.ENDED), (1, 0)),
     "groups": (1, 1),
     "waiting": (3, 1),
 }
 """Of how many numbers and names a place is made; of none, where an index has one row."""
 
 
-def scan(op: Scan[Any]) -> tuple[Value, ...]:
+def scan(op: e.Scan[Any]) -> tuple[Value, ...]:
     """The arguments of the function. Raises `EngineError`."""
-    after = f":{name(op.after).hex()}" if op.after and op.index.row is Entry else op.after
+    after = f":{name(op.after).hex()}" if op.after and op.index.row is e.Entry else op.after
     numbers, _, behind = after.partition(":")
     try:
         place, raw = list(map(int, numbers.split())), bytes.fromhex(behind)
@@ -42,10 +42,10 @@ def scan(op: Scan[Any]) -> tuple[Value, ...]:
     return index.name, index.of, name(op.key), Ints(place), raw, op.limit, name(op.only), watch
 
 
-def page(rows: Sequence[Row]) -> Page[Any]:
+def page(rows: Sequence[Row]) -> e.Page[Any]:
     """The page that the function returned."""
     (_, (limit,), (of,)), others, *listed = rows
-    index = INDEXES[text(of)]
+    index = e.INDEXES[text(of)]
     numbers, names = _PLACES.get(index.name, (0, 0))
     row_of: Callable[[Row], Any] = _ROWS.get(index.row) or partial(decoded, index.row)
 
@@ -56,25 +56,25 @@ def page(rows: Sequence[Row]) -> Page[Any]:
     return decoded(index.page, others, rows=shown, next=_end(index, listed, limit))
 
 
-def _end(index: Index[Any], listed: Sequence[Row], limit: int) -> str:
+def _end(index: e.Index[Any], listed: Sequence[Row], limit: int) -> str:
     if len(listed) <= limit:
         return ""
     row, (numbers, names) = listed[limit - 1], _PLACES[index.name]
-    if index.row is Entry:
+    if index.row is e.Entry:
         return text(row.b[-1])
     place = " ".join(map(str, row.n[len(row.n) - numbers :]))
     return place + "".join(f":{raw.hex()}" for raw in row.b[len(row.b) - names :])
 
 
-def _limiter(row: Row) -> LimiterStatus:
+def _limiter(row: Row) -> e.LimiterStatus:
     held_off, held, *debts = row.b
     pairs = zip(map(text, debts[::2]), map(float, debts[1::2]), strict=True)
-    return LimiterStatus(float(held_off), float(held), tuple(Debt(*pair) for pair in sorted(pairs)))
+    return e.LimiterStatus(float(held_off), float(held), tuple(e.Debt(*pair) for pair in sorted(pairs)))
 
 
 _ROWS: dict[type[Any], Callable[[Row], Any]] = {
     str: lambda row: text(row.b[0]),
-    Entry: entry,
-    Health: health,
-    LimiterStatus: _limiter,
+    e.Entry: entry,
+    e.Health: health,
+    e.LimiterStatus: _limiter,
 }

@@ -4,30 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenure.engine import (
-    Accepted,
-    Configure,
-    Configured,
-    Conflict,
-    Count,
-    Duplicate,
-    Exchange,
-    Exchanged,
-    GetResult,
-    Leave,
-    Move,
-    NewTask,
-    Progress,
-    Put,
-    PutAnswer,
-    QueueCounts,
-    Queued,
-    Reply,
-    SetPaused,
-    Setting,
-    Taken,
-    read,
-)
+import tenure.engine as e
 
 from ._codec import Codec, Codecs, Row, answer_of, decoded
 from ._values import Argument, Blobs, Columns, Floats, Ints, Texts, Value, microseconds, name, seconds, text
@@ -43,7 +20,7 @@ def _unless_empty(values: Sequence[bytes]) -> Blobs | None:
     return Blobs(value or None for value in values) if any(values) else None
 
 
-def _put(op: Put) -> tuple[Argument, ...]:
+def _put(op: e.Put) -> tuple[Argument, ...]:
     requests = op.requests
     cursors = [request.cursor or (None, None) for request in requests]
     tasks = [task for request in requests for task in request.tasks]
@@ -67,7 +44,7 @@ def _put(op: Put) -> tuple[Argument, ...]:
     )
 
 
-def new_tasks(tasks: Sequence[NewTask]) -> Columns:
+def new_tasks(tasks: Sequence[e.NewTask]) -> Columns:
     """Tasks to be put, as one argument."""
     keyed = any(task.key is not None for task in tasks)
     late = any(task.deadline is not None for task in tasks)
@@ -87,12 +64,12 @@ def new_tasks(tasks: Sequence[NewTask]) -> Columns:
     )
 
 
-def _does_more(task: NewTask) -> bool:
+def _does_more(task: e.NewTask) -> bool:
     """True if the task has a key that does more than to refuse a duplicate."""
     return task.key is not None and (task.on_duplicate, task.key_ttl, task.max_wait) != ("refuse", None, None)
 
 
-def about_key(task: NewTask) -> str:
+def about_key(task: e.NewTask) -> str:
     """The effect of a task's key: the word, the ttl and the longest wait, -1 for none."""
     return f"{task.on_duplicate} {_at_least_none(task.key_ttl)} {_at_least_none(task.max_wait)}"
 
@@ -101,15 +78,15 @@ def _at_least_none(duration: float | None) -> int:
     return _NEVER if duration is None else max(0, microseconds(duration))
 
 
-def _put_answer(row: Row) -> Accepted | Conflict | Queued | Reply:
+def _put_answer(row: Row) -> e.Accepted | e.Conflict | e.Queued | e.Reply:
     if row.word == "accepted":
-        return Accepted(tuple(Duplicate(-number) if number < 0 else number for number in row.n))
+        return e.Accepted(tuple(e.Duplicate(-number) if number < 0 else number for number in row.n))
     if row.word == "conflict":
-        return Conflict(row.b[0])
+        return e.Conflict(row.b[0])
     return answer_of(row)
 
 
-def _exchange(op: Exchange) -> tuple[Argument, ...]:
+def _exchange(op: e.Exchange) -> tuple[Argument, ...]:
     settle = op.settle
     return (
         name(op.session),
@@ -132,10 +109,10 @@ def _exchange(op: Exchange) -> tuple[Argument, ...]:
     )
 
 
-def _taken(row: Row) -> Taken:
+def _taken(row: Row) -> e.Taken:
     task, token, priority, attempts, deliveries, waited, *more = row.n
     progress, payload, failure, meta, group = row.b
-    return Taken(
+    return e.Taken(
         task,
         token,
         payload,
@@ -152,14 +129,14 @@ def _taken(row: Row) -> Taken:
     )
 
 
-def _exchanged(rows: Sequence[Row]) -> Exchanged:
+def _exchanged(rows: Sequence[Row]) -> e.Exchanged:
     (_, (paused, ask_again_in, revision), _), (_, refused, _), (_, stop, _), *tasks = rows
-    return Exchanged(
+    return e.Exchanged(
         tuple(map(_taken, tasks)), tuple(refused), tuple(stop), bool(paused), seconds(ask_again_in), revision
     )
 
 
-def _move(op: Move) -> tuple[Value, ...]:
+def _move(op: e.Move) -> tuple[Value, ...]:
     return (
         name(op.key),
         op.to,
@@ -173,11 +150,11 @@ def _move(op: Move) -> tuple[Value, ...]:
     )
 
 
-def _configure(op: Configure) -> tuple[Value, ...]:
+def _configure(op: e.Configure) -> tuple[Value, ...]:
     changes, costs = dict(op.changes), None
     if "weights" in changes:
         # beyond these a sum would be refused
-        costs = {group: min(1 / weight, 1e300) for group, weight in read("weights", changes["weights"])}
+        costs = {group: min(1 / weight, 1e300) for group, weight in e.read("weights", changes["weights"])}
     return (
         name(op.key),
         name(op.by),
@@ -189,24 +166,24 @@ def _configure(op: Configure) -> tuple[Value, ...]:
     )
 
 
-def _configured(rows: Sequence[Row]) -> Configured:
+def _configured(rows: Sequence[Row]) -> e.Configured:
     fields = [(text(it), value.decode(), seconds(n[0]), text(by)) for _, n, (it, value, by) in rows[1:]]
-    return Configured(tuple(Setting(*field) for field in fields), rows[0].n[0])
+    return e.Configured(tuple(e.Setting(*field) for field in fields), rows[0].n[0])
 
 
-def _counts(rows: Sequence[Row]) -> QueueCounts:
+def _counts(rows: Sequence[Row]) -> e.QueueCounts:
     cursors = tuple((text(cursor), value) for _, _, (cursor, value) in rows[1:])
-    return decoded(QueueCounts, rows[0], cursors=cursors)
+    return decoded(e.QueueCounts, rows[0], cursors=cursors)
 
 
 TASKS: Codecs = {
-    Put: Codec("put", _put, lambda rows: PutAnswer(tuple(map(_put_answer, rows[1:])), rows[0].n[0])),
-    Leave: Codec("leave"),
-    Exchange: Codec("exchange", _exchange, _exchanged),
-    Progress: Codec("progress"),
-    GetResult: Codec("get_result"),
-    Move: Codec("move", _move),
-    SetPaused: Codec("set_paused"),
-    Configure: Codec("configure", _configure, _configured),
-    Count: Codec("count", answer=_counts),
+    e.Put: Codec("put", _put, lambda rows: e.PutAnswer(tuple(map(_put_answer, rows[1:])), rows[0].n[0])),
+    e.Leave: Codec("leave"),
+    e.Exchange: Codec("exchange", _exchange, _exchanged),
+    e.Progress: Codec("progress"),
+    e.GetResult: Codec("get_result"),
+    e.Move: Codec("move", _move),
+    e.SetPaused: Codec("set_paused"),
+    e.Configure: Codec("configure", _configure, _configured),
+    e.Count: Codec("count", answer=_counts),
 }

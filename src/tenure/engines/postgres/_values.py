@@ -9,8 +9,8 @@ from math import inf
 from types import NoneType
 from typing import Any, NamedTuple, TypeVar, cast, overload
 
+import tenure.engine as e
 from tenure.arguments import LONGEST
-from tenure.engine import Metadata
 
 T = TypeVar("T")
 
@@ -154,12 +154,12 @@ def microseconds(duration: float | None, none: Any = None) -> Any:
     return round(max(min(duration, LONGEST), -LONGEST) * 1e6) if duration else 0
 
 
-def fields(metadata: Metadata) -> Blobs:
+def fields(metadata: e.Metadata) -> Blobs:
     """Each field as one string of bytes: the length of the name in four bytes, the name, the value."""
     return Blobs(len(name(field)).to_bytes(4, "big") + name(field) + value for field, value in metadata)
 
 
-def metadata(raw: Iterable[bytes]) -> Metadata:
+def metadata(raw: Iterable[bytes]) -> e.Metadata:
     """The fields again."""
     return tuple(
         (text(field[4:end]), field[end:]) for field in raw for end in [4 + int.from_bytes(field[:4], "big")]

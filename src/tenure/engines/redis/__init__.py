@@ -6,8 +6,8 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 
+import tenure.engine as e
 from tenure.arguments import LARGEST, Seconds, check_seconds
-from tenure.engine import RESPONSE_TIMEOUT
 
 from ._cluster import RedisClusterEngine
 from ._endpoint import address, check_login, number_in
@@ -38,7 +38,7 @@ class RedisEngine(RemoteRedis):
         *,
         tls: ssl.SSLContext | None = None,
         replicas: int | None = None,
-        response_timeout: Seconds = RESPONSE_TIMEOUT,
+        response_timeout: Seconds = e.RESPONSE_TIMEOUT,
         clock: Callable[[], float] | None = None,
     ) -> None:
         settings = {"tls": tls, "replicas": replicas, "response_timeout": response_timeout}

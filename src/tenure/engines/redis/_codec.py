@@ -16,33 +16,8 @@ from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Generic, Literal, Union, cast, get_args, get_origin, get_type_hints
 
+import tenure.engine as e
 from tenure.arguments import LONGEST
-from tenure.engine import (
-    CHECKS,
-    A,
-    Accepted,
-    Broken,
-    Claimed,
-    Debt,
-    Entry,
-    Granted,
-    Hint,
-    HoldStatuses,
-    LimiterStatus,
-    Mismatch,
-    MovedCount,
-    Notice,
-    Operation,
-    Outcome,
-    QueueCounts,
-    Queued,
-    Rate,
-    Reply,
-    TooMany,
-    Tripped,
-    Unfinished,
-    Waiting,
-)
 from tenure.errors import EngineError, StoreUnavailable
 
 from ._handshake import UNEXPECTED, shown
@@ -51,30 +26,30 @@ Argument = bytes | str | int | float
 Convert = Callable[[Any], Any]
 Read = Callable[[Any], tuple[Any, ...]]
 
-_AMOUNTS = frozenset({LimiterStatus, Debt, Rate})
+_AMOUNTS = frozenset({e.LimiterStatus, e.Debt, e.Rate})
 """Classes whose floats travel as they are, and not in microseconds."""
 
 _ANSWERS: dict[str, type] = {
-    "accepted": Accepted,
-    "asked": HoldStatuses,
-    "broken": Broken,
-    "changed": MovedCount,
-    "claimed": Claimed,
-    "counts": QueueCounts,
-    "entry": Entry,
-    "granted": Granted,
-    "mismatch": Mismatch,
-    "outcome": Outcome,
-    "queued": Queued,
-    "toomany": TooMany,
-    "tripped": Tripped,
-    "unfinished": Unfinished,
-    "waiting": Waiting,
+    "accepted": e.Accepted,
+    "asked": e.HoldStatuses,
+    "broken": e.Broken,
+    "changed": e.MovedCount,
+    "claimed": e.Claimed,
+    "counts": e.QueueCounts,
+    "entry": e.Entry,
+    "granted": e.Granted,
+    "mismatch": e.Mismatch,
+    "outcome": e.Outcome,
+    "queued": e.Queued,
+    "toomany": e.TooMany,
+    "tripped": e.Tripped,
+    "unfinished": e.Unfinished,
+    "waiting": e.Waiting,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Codec(Generic[A]):
+class Codec(Generic[e.A]):
     """Executes operations of one type: the name of the script, its arguments, and its answer.
 
     `arguments` raises for a duration that is not a number. A reply begins with one of `words`. Another word shows that
@@ -84,16 +59,16 @@ class Codec(Generic[A]):
     script: str
     words: frozenset[bytes]
     arguments: Callable[[Any], Iterable[Argument]]
-    decode: Callable[[Any], A | Reply]
+    decode: Callable[[Any], e.A | e.Reply]
 
 
-Codecs = dict[type[Operation[Any]], Codec[Any]]
+Codecs = dict[type[e.Operation[Any]], Codec[Any]]
 
 
 def codec(
     script: str,
     replies: str,
-    operation: type[Operation[Any]],
+    operation: type[e.Operation[Any]],
     *,
     arguments: Callable[[Any], Iterable[Argument]] | None = None,
     answer: Convert | None = None,
@@ -104,7 +79,7 @@ def codec(
     """
     name, *words = script.split()
     encode = arguments or partial(_encode, operation, tuple(words))
-    check = CHECKS.get(operation)
+    check = e.CHECKS.get(operation)
     return Codec(
         name,
         frozenset([b"more", *replies.encode().split()]),
@@ -113,7 +88,7 @@ def codec(
     )
 
 
-def answered(its: Codec[A], raw: Any) -> A | Reply | EngineError | StoreUnavailable:
+def answered(its: Codec[e.A], raw: Any) -> e.A | e.Reply | EngineError | StoreUnavailable:
     """The answer that a script returned; an `EngineError` if it is none.
 
     It is `StoreUnavailable` if the reply belongs to another command: then so do all replies behind it.
@@ -146,12 +121,12 @@ def microseconds(duration: float) -> int:
     return round(max(min(duration, LONGEST), -LONGEST) * 1e6)
 
 
-def hint(process: str, raw: bytes) -> Hint:
+def hint(process: str, raw: bytes) -> e.Hint:
     """A hint, as a script published it: JSON in which every byte of a text is a character."""
     key, name, word, *rest = json.loads(raw.decode("latin-1"))
     key, name = (text(part.encode("latin-1")) for part in (key, name))
-    news = _answer(_in_bytes([word, *rest])) if rest else Notice(word)
-    return Hint(process, key, name, news)
+    news = _answer(_in_bytes([word, *rest])) if rest else e.Notice(word)
+    return e.Hint(process, key, name, news)
 
 
 def _in_bytes(news: Any) -> Any:
@@ -226,11 +201,11 @@ def _same(value: Any) -> Any:
 
 # answers
 
-_WORDS = {reply.value.encode(): reply for reply in Reply}
+_WORDS = {reply.value.encode(): reply for reply in e.Reply}
 
 
 def _reply(raw: bytes) -> Any:
-    return Granted(int(raw[8:])) if raw.startswith(b"granted ") else _WORDS[raw]
+    return e.Granted(int(raw[8:])) if raw.startswith(b"granted ") else _WORDS[raw]
 
 
 def _answer(raw: Any) -> Any:

@@ -13,7 +13,7 @@ import anyio
 import hiredis
 from anyio.abc import ByteStream
 
-from tenure.engine import RESPONSE_TIMEOUT
+import tenure.engine as e
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 from tenure.waiting import Backoff, Parked, on_readable, park, wake
@@ -68,7 +68,7 @@ class Connection:
         *,
         lost: Callable[[], None],
         probes: Mapping[str, str] | None = None,
-        response_timeout: float = RESPONSE_TIMEOUT,
+        response_timeout: float = e.RESPONSE_TIMEOUT,
         replicas: int = 0,
     ) -> None:
         self.address = address

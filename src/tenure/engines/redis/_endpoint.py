@@ -13,8 +13,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
+import tenure.engine as e
 from tenure.arguments import check_count
-from tenure.engine import addresses_of, only_known, remember
 
 _SCHEMES = ("redis", "rediss", "unix")
 _LOGIN = re.compile(r"[a-zA-Z+]+://([^@/?#]*@)?[^@]*")
@@ -81,7 +81,7 @@ class Address:
         """Open a connection. Raises `OSError`. Cancellation: nothing is left open."""
         if self.path:
             return await anyio.connect_unix(self.path)
-        host = (await addresses_of(self.host))[0] if only_known.get() else self.host
+        host = (await e.addresses_of(self.host))[0] if e.only_known.get() else self.host
         stream: ByteStream
         if self.tls is None:
             stream = await anyio.connect_tcp(host, self.port)
@@ -96,7 +96,7 @@ class Address:
         # if the other side has closed the connection already, there is no address, and on uvloop no socket
         with suppress(AttributeError):
             if reached := stream.extra(SocketAttribute.remote_address, None):  # noqa: S610 not Django's
-                remember(self.host, str(reached[0]))
+                e.remember(self.host, str(reached[0]))
         return stream
 
     async def moved(self) -> bool:

@@ -6,18 +6,18 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tenure.engine import Health
+import tenure.engine as e
 
 from ._codec import text
 
 _FULL = 0.9
 
 
-def health(raw: Sequence[Any]) -> Health:
+def health(raw: Sequence[Any]) -> e.Health:
     """The health in the row that `survey.lua` returns."""
     now, lines, unreadable = raw
     info = dict(line.split(":", 1) for line in text(lines).splitlines() if ":" in line)
-    return Health(
+    return e.Health(
         int(now) / 1e6 - time.time(), tuple(_facts(info)), (*_problems(info), *_unreadable(unreadable))
     )
 

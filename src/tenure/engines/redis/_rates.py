@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.engine import Booking, RateLimit, Refund, Spend, Spending, SpendResults
+import tenure.engine as e
 
 from ._codec import Argument, microseconds
 
 
-def spend(op: Spend) -> list[Argument]:
+def spend(op: e.Spend) -> list[Argument]:
     """The arguments of `Spend`: the horizon, and of each request the longest wait, and the cost in each limit."""
     arguments: list[Argument] = ["spend", op.key, op.session, op.n, *_limits(op.limits), _wait(op.horizon)]
     last, part = None, []
@@ -24,18 +24,18 @@ def _wait(seconds: float | None) -> Argument:
     return "" if seconds is None else microseconds(seconds)
 
 
-def spent(raw: list[Any]) -> SpendResults:
+def spent(raw: list[Any]) -> e.SpendResults:
     """The answer to `Spend`."""
     held = raw[1] / 1e9
-    return SpendResults(tuple([_spending(held, result) for result in raw[2:]]))
+    return e.SpendResults(tuple([_spending(held, result) for result in raw[2:]]))
 
 
-def _spending(held: float, raw: list[int]) -> Spending:
-    bookings = tuple([Booking(raw[i] / 1e9, raw[i + 1] / 1e9) for i in range(1, len(raw), 2)])
-    return Spending(bool(bookings), raw[0] / 1e9, held, bookings)
+def _spending(held: float, raw: list[int]) -> e.Spending:
+    bookings = tuple([e.Booking(raw[i] / 1e9, raw[i + 1] / 1e9) for i in range(1, len(raw), 2)])
+    return e.Spending(bool(bookings), raw[0] / 1e9, held, bookings)
 
 
-def refund(op: Refund) -> list[Argument]:
+def refund(op: e.Refund) -> list[Argument]:
     """The arguments of `Refund`: of each request the booking and the amount in each limit."""
     arguments: list[Argument] = ["refund", op.key, op.session, op.n, *_limits(op.limits)]
     for request in op.requests:
@@ -45,5 +45,5 @@ def refund(op: Refund) -> list[Argument]:
     return arguments
 
 
-def _limits(limits: tuple[RateLimit, ...]) -> list[Argument]:
+def _limits(limits: tuple[e.RateLimit, ...]) -> list[Argument]:
     return [len(limits), *(part for limit in limits for part in (limit.name, limit.rate, limit.burst))]

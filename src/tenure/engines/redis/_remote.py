@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import anyio
 import hiredis
 
-from tenure.engine import CAP, Batches, Engine, Hint, Notice, Operation, PutChildren, Remote, Reply
+import tenure.engine as e
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
@@ -69,12 +69,12 @@ class Topology(Protocol):
 class _Step(NamedTuple):
     """The question to one shard; `answers` belongs to the operation of which it is a part."""
 
-    operation: Operation[Any]
+    operation: e.Operation[Any]
     packed: bytes
     answers: list[Any]
 
 
-class RemoteRedis(Remote):
+class RemoteRedis(e.Remote):
     """Redis over the network; with `replicas`, hints carry no answers.
 
     `keys` has, for each shard, how many keys a script declares, and which; the first one is the prefix of all keys.
@@ -88,7 +88,7 @@ class RemoteRedis(Remote):
         keys: Sequence[tuple[str, ...]],
         replicas: int,
         clock: Callable[[], float] | None,
-        again: Callable[[], Engine] | None,
+        again: Callable[[], e.Engine] | None,
     ) -> None:
         super().__init__(topology)
         self.shards: int = len(keys)
@@ -100,9 +100,9 @@ class RemoteRedis(Remote):
         self._again = again
         self._heads: dict[tuple[int, str], tuple[int, bytes]] = {}
         # the last is for what concerns all shards
-        self._batches = [Batches(self.url) for _ in range(self.shards + (self.shards > 1))]
+        self._batches = [e.Batches(self.url) for _ in range(self.shards + (self.shards > 1))]
 
-    def another(self) -> Engine | None:
+    def another(self) -> e.Engine | None:
         """An engine over the same servers, unless the clock is a test's."""
         return self._again and self._again()
 
@@ -116,7 +116,7 @@ class RemoteRedis(Remote):
         """The shard of an object or a session."""
         return shard_of(name, self.shards)
 
-    def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
+    def submit(self, operation: e.Operation[Any], on_answer: Callable[[Any], object], /) -> None:
         """Send an operation at once, by one script; see `tenure.engine.Engine`.
 
         While its server cannot be reached, or has refused one, it goes with the next batch of its shard, which waits
@@ -124,7 +124,7 @@ class RemoteRedis(Remote):
         """
         shard, key = 0, operation.key
         if self.shards > 1:
-            shard = shard_of(key, self.shards) if key and type(operation) is not PutChildren else -1
+            shard = shard_of(key, self.shards) if key and type(operation) is not e.PutChildren else -1
         batches = self._batches[shard]
         if not batches.busy and shard >= 0:
             connection = self._topology.connections.get(shard)
@@ -140,7 +140,7 @@ class RemoteRedis(Remote):
                     return
         batches.submit(operation, on_answer)
 
-    async def _apply_batch(self, operations: Sequence[Operation[Any]]) -> Sequence[Any]:
+    async def _apply_batch(self, operations: Sequence[e.Operation[Any]]) -> Sequence[Any]:
         """Apply operations: within a shard in order, the shards concurrently.
 
         Waits while a server that is needed cannot be reached. Raises `StoreUnavailable` when a connection breaks.
@@ -191,7 +191,7 @@ class RemoteRedis(Remote):
                         connection.drop(str(answer))
                     raise answer
             step.answers.append(answer)
-            more = more or answer is Reply.MORE
+            more = more or answer is e.Reply.MORE
         if more:
             await self._topology.execute(shard, [self._sweep(shard)], self._marks[shard])
 
@@ -202,12 +202,12 @@ class RemoteRedis(Remote):
             if self._topology.may_retry(reply):
                 # the batch does what the error asks for
                 self._batches[shard].busy = True
-                reply = Reply.MORE
+                reply = e.Reply.MORE
             else:
                 reply = refusal(self.url, reply, codec.script)
         elif not isinstance(reply, StoreUnavailable):
             reply = answered(codec, reply)
-            if reply is Reply.MORE and (connection := self._topology.connections.get(shard)) is not None:
+            if reply is e.Reply.MORE and (connection := self._topology.connections.get(shard)) is not None:
                 # it clears up, before the operation comes again
                 connection.send(self._sweep(shard), _nothing, mark=self._marks[shard])
             elif isinstance(reply, StoreUnavailable):
@@ -215,7 +215,7 @@ class RemoteRedis(Remote):
                 raise anyio.BrokenResourceError(str(reply))
         on_answer(reply)
 
-    def _packed(self, shard: int, operation: Operation[Any]) -> bytes:
+    def _packed(self, shard: int, operation: e.Operation[Any]) -> bytes:
         """An operation as a command. Raises `EngineError` if it cannot be encoded."""
         codec = CODECS[type(operation)]
         try:
@@ -237,7 +237,7 @@ class RemoteRedis(Remote):
     def _head(self, shard: int, name: str) -> tuple[int, bytes]:
         """The beginning of a script's command, packed, and how many arguments it has: packing is most of the work."""
         now = b"" if self._clock is None else f"{round(self._clock() * 1e6):016}"
-        arguments = (b"EVALSHA", script(name).sha, *self._keys[shard], now, CAP)
+        arguments = (b"EVALSHA", script(name).sha, *self._keys[shard], now, e.CAP)
         _, _, packed = pack_one(arguments).partition(b"\n")
         head = len(arguments), packed
         if self._clock is None:
@@ -249,7 +249,7 @@ class RemoteRedis(Remote):
             received = hint(process, message)
         except UNEXPECTED:
             # somebody else's message, or a hint that was lost
-            received = Hint(process, "", "", Notice.MISSED)
+            received = e.Hint(process, "", "", e.Notice.MISSED)
         self._deliver(without_answer(received) if self._replicas else received)
 
     def _listen(self, process: str) -> None:

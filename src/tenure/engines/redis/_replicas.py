@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.engine import Hint, Notice
+import tenure.engine as e
 
 from ._resp import pack_one
 
@@ -22,6 +22,6 @@ def mark(prefix: str) -> bytes:
     return pack_one(("PEXPIREAT", f"{prefix}state", _NEVER))
 
 
-def without_answer(hint: Hint) -> Hint:
+def without_answer(hint: e.Hint) -> e.Hint:
     """A hint that carries no answer: a message has not waited for the replicas, the reply to a question has."""
-    return hint if isinstance(hint.news, Notice) else replace(hint, news=Notice.ASK)
+    return hint if isinstance(hint.news, e.Notice) else replace(hint, news=e.Notice.ASK)

@@ -8,21 +8,21 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from tenure.engine import INDEXES, Health, LimiterStatus, Page, Scan
+import tenure.engine as e
 
 from ._codec import Argument, decoder, text
 from ._health import health
 
-PAGES = " ".join(INDEXES)
+PAGES = " ".join(e.INDEXES)
 """The words with which the replies begin."""
 
 
-def scan(op: Scan[Any]) -> tuple[Argument, ...]:
+def scan(op: e.Scan[Any]) -> tuple[Argument, ...]:
     """The arguments of the operation."""
     return op.index.name, op.key, op.after, op.limit, op.only, op.watch
 
 
-def page(raw: list[Any]) -> Page[Any]:
+def page(raw: list[Any]) -> e.Page[Any]:
     """The page that the script returned."""
     name, rows, last, *others = raw
     make, row, decoders = _codec(name.decode())
@@ -31,16 +31,16 @@ def page(raw: list[Any]) -> Page[Any]:
 
 
 @cache
-def _codec(name: str) -> tuple[type[Page[Any]], Callable[[Any], Any], list[Callable[[Any], Any]]]:
+def _codec(name: str) -> tuple[type[e.Page[Any]], Callable[[Any], Any], list[Callable[[Any], Any]]]:
     """The class of the pages of an index, and the decoders of its rows and of the other fields of a page."""
-    index = INDEXES[name]
+    index = e.INDEXES[name]
     row = _ROWS.get(index.row) or decoder(index.row, index.page)
     return index.page, row, [decoder(hint, index.page) for hint in index.others.values()]
 
 
-def _limiter(raw: list[Any]) -> LimiterStatus:
-    status = decoder(LimiterStatus, Page)(raw)
+def _limiter(raw: list[Any]) -> e.LimiterStatus:
+    status = decoder(e.LimiterStatus, e.Page)(raw)
     return replace(status, debts=tuple(sorted(status.debts, key=attrgetter("name"))))
 
 
-_ROWS: dict[type[Any], Callable[[Any], Any]] = {Health: health, LimiterStatus: _limiter}
+_ROWS: dict[type[Any], Callable[[Any], Any]] = {e.Health: health, e.LimiterStatus: _limiter}

@@ -7,51 +7,32 @@ from itertools import islice
 from struct import Struct
 from typing import Any, cast
 
-from tenure.engine import (
-    Accepted,
-    Configure,
-    Configured,
-    Conflict,
-    Duplicate,
-    Exchange,
-    Exchanged,
-    Move,
-    NewTask,
-    Put,
-    PutAnswer,
-    PutChildren,
-    Queued,
-    Reply,
-    Setting,
-    Taken,
-    Verdict,
-    read,
-)
+import tenure.engine as e
 
 from ._codec import Argument, microseconds, seconds, text
 
 _SETTLEMENT = Struct(">QQqcI")
 _LETTERS = {
-    Verdict.DONE: b"o",
-    Verdict.RETRY: b"r",
-    Verdict.DEAD: b"d",
-    Verdict.DISCARD: b"i",
-    Verdict.GIVE_BACK: b"g",
-    Verdict.POSTPONE: b"p",
-    Verdict.CANCEL: b"c",
-    Verdict.WAIT: b"w",
-    Verdict.WAIT_FOR: b"f",
-    Verdict.NOTE: b"n",
-    Verdict.ALONE: b"a",
+    e.Verdict.DONE: b"o",
+    e.Verdict.RETRY: b"r",
+    e.Verdict.DEAD: b"d",
+    e.Verdict.DISCARD: b"i",
+    e.Verdict.GIVE_BACK: b"g",
+    e.Verdict.POSTPONE: b"p",
+    e.Verdict.CANCEL: b"c",
+    e.Verdict.WAIT: b"w",
+    e.Verdict.WAIT_FOR: b"f",
+    e.Verdict.NOTE: b"n",
+    e.Verdict.ALONE: b"a",
 }
-_DELAYED = (Verdict.RETRY, Verdict.POSTPONE, Verdict.WAIT_FOR)
+_DELAYED = (e.Verdict.RETRY, e.Verdict.POSTPONE, e.Verdict.WAIT_FOR)
 
 
 def _or_nothing(duration: float | None) -> Argument:
     return "" if duration is None else microseconds(duration)
 
 
-def move(op: Move) -> Iterable[Argument]:
+def move(op: e.Move) -> Iterable[Argument]:
     """The arguments of the operation in `records.lua`."""
     return (
         *("move", op.key, op.to, _or_nothing(op.ttl), _or_nothing(op.delay)),
@@ -62,9 +43,9 @@ def move(op: Move) -> Iterable[Argument]:
     )
 
 
-def configure(op: Configure) -> Iterator[Argument]:
+def configure(op: e.Configure) -> Iterator[Argument]:
     """The arguments of the operation in `records.lua`."""
-    weights = next((read(name, value) for name, value in op.changes[::-1] if name == "weights"), ())
+    weights = next((e.read(name, value) for name, value in op.changes[::-1] if name == "weights"), ())
     yield from ("configure", op.key, op.by, int(op.missing), len(weights))
     for group, weight in weights:
         yield from (group, repr(weight))
@@ -72,13 +53,16 @@ def configure(op: Configure) -> Iterator[Argument]:
         yield from change
 
 
-def configured(raw: Sequence[Any]) -> Configured:
+def configured(raw: Sequence[Any]) -> e.Configured:
     """The answer that the operation returns."""
     fields = zip(*[iter(raw[1])] * 4, strict=True)
-    return Configured(
+    return e.Configured(
         tuple(
             sorted(
-                (Setting(text(it), value.decode(), seconds(age), text(by)) for it, value, age, by in fields),
+                (
+                    e.Setting(text(it), value.decode(), seconds(age), text(by))
+                    for it, value, age, by in fields
+                ),
                 key=lambda setting: setting.name,
             )
         ),
@@ -86,7 +70,7 @@ def configured(raw: Sequence[Any]) -> Configured:
     )
 
 
-def put(op: Put) -> Iterator[Argument]:
+def put(op: e.Put) -> Iterator[Argument]:
     """The arguments of `put.lua`."""
     yield from (op.session, op.n, op.key, len(op.requests))
     for request in op.requests:
@@ -102,7 +86,7 @@ def put(op: Put) -> Iterator[Argument]:
                 yield from (task.payload, task.group and "=" + task.group)
 
 
-def _about_key(task: NewTask) -> Argument:
+def _about_key(task: e.NewTask) -> Argument:
     if task.key is None:
         return 0
     if task.on_duplicate == "refuse" and task.key_ttl is task.max_wait is None:
@@ -110,7 +94,7 @@ def _about_key(task: NewTask) -> Argument:
     return f"{task.on_duplicate} {_or_nothing(task.key_ttl)} {_or_nothing(task.max_wait)}"
 
 
-def _when_looked_at(task: NewTask) -> Argument:
+def _when_looked_at(task: e.NewTask) -> Argument:
     """The time at which a task is looked at, since it expires or is late, and its deadline if it has one."""
     deadline = task.deadline
     if deadline is None:
@@ -119,7 +103,7 @@ def _when_looked_at(task: NewTask) -> Argument:
     return f"{microseconds(first)} {microseconds(deadline)}"
 
 
-def _groups(tasks: Sequence[NewTask]) -> str:
+def _groups(tasks: Sequence[e.NewTask]) -> str:
     groups = {task.group for task in tasks}
     if len(groups) > 1:
         return "+"
@@ -127,7 +111,7 @@ def _groups(tasks: Sequence[NewTask]) -> str:
     return group and "=" + group
 
 
-def put_children(op: PutChildren) -> Iterator[Argument]:
+def put_children(op: e.PutChildren) -> Iterator[Argument]:
     """The arguments of the operation in `family_operations.lua`."""
     yield from ("put_children", op.key, op.id, op.token, op.to, op.most)
     for name, task in zip(op.names, op.tasks, strict=True):
@@ -135,25 +119,27 @@ def put_children(op: PutChildren) -> Iterator[Argument]:
         yield _or_nothing(task.deadline)
 
 
-def put_answer(raw: Sequence[Any]) -> PutAnswer:
+def put_answer(raw: Sequence[Any]) -> e.PutAnswer:
     """The answer that `put.lua` returns."""
-    answers: list[Accepted | Conflict | Queued | Reply] = []
+    answers: list[e.Accepted | e.Conflict | e.Queued | e.Reply] = []
     rest = iter(raw[2:])
     for answer in rest:
         match answer:
             case int(count):
                 ids = islice(rest, count)
-                answers.append(Accepted(tuple(it if isinstance(it, int) else Duplicate(*it) for it in ids)))
+                answers.append(
+                    e.Accepted(tuple(it if isinstance(it, int) else e.Duplicate(*it) for it in ids))
+                )
             case [value]:
-                answers.append(Conflict(value))
+                answers.append(e.Conflict(value))
             case [place, ask_again_in]:
-                answers.append(Queued(place, seconds(ask_again_in)))
+                answers.append(e.Queued(place, seconds(ask_again_in)))
             case _:
-                answers.append(Reply(answer.decode()))
-    return PutAnswer(tuple(answers), int(raw[1]))
+                answers.append(e.Reply(answer.decode()))
+    return e.PutAnswer(tuple(answers), int(raw[1]))
 
 
-def exchange(op: Exchange) -> Iterator[Argument]:
+def exchange(op: e.Exchange) -> Iterator[Argument]:
     """The arguments of `exchange.lua`."""
     yield from (op.session, op.n, op.key, op.want, int(op.wait))
     for each in op.settle:
@@ -172,13 +158,13 @@ def _more(more: Any, now: int) -> tuple[bytes, bytes, bytes, str, int, float | N
     return progress, failure, meta, text(group), int(entries), left
 
 
-def exchanged(raw: Sequence[Any]) -> Exchanged:
+def exchanged(raw: Sequence[Any]) -> e.Exchanged:
     """The answer that `exchange.lua` returns."""
     _, tasks, refused, stop, paused, ask_again_in, now, revision = raw
     now = int(now)
-    return Exchanged(
+    return e.Exchanged(
         tuple(
-            Taken(
+            e.Taken(
                 *(int(task, 16), int(token), payload, int(priority), int(attempts), int(deliveries)),
                 max(0, now - int(since)) / 1e6,
                 *_more(more, now),

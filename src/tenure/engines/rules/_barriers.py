@@ -5,20 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from tenure.engine import (
-    ArrivalAnswer,
-    Arrive,
-    BarrierStatus,
-    Broken,
-    Mismatch,
-    Page,
-    Reply,
-    ResetBarrier,
-    Scan,
-    Tripped,
-    Waiting,
-    Withdraw,
-)
+import tenure.engine as e
 
 from ._places import Place, Places
 from ._state import State
@@ -54,8 +41,8 @@ class Participant(Place):
     place: int
 
     @property
-    def outcome(self) -> Tripped | Broken:
-        return Broken(self.generation) if self.place == _BROKEN else Tripped(self.generation, self.place)
+    def outcome(self) -> e.Tripped | e.Broken:
+        return e.Broken(self.generation) if self.place == _BROKEN else e.Tripped(self.generation, self.place)
 
 
 BARRIERS = Layout("barrier", Barrier, ("key",), forget=Order((), ("forget_at", "key")))
@@ -75,11 +62,11 @@ class Barriers(Places[Participant]):
         super().__init__(state, "arrivals", PARTICIPANTS)
         self._barriers: Table[Barrier] = state.table(BARRIERS)
 
-    def arrive(self, op: Arrive) -> ArrivalAnswer:
+    def arrive(self, op: e.Arrive) -> e.ArrivalAnswer:
         state = self._state
         session = state.session(op.session)
         if session is None:
-            return Reply.GONE
+            return e.Reply.GONE
         barrier, keep_until = self._barrier(op.key), state.now + 2 * session.ttl
         if barrier is None:
             barrier = Barrier(op.key, op.parties, op.on_departure, state.token(), keep_until, keep_until)
@@ -87,11 +74,11 @@ class Barriers(Places[Participant]):
         elif (participant := self._places.get(op.key, op.participant)) is not None:
             return self._waiting(barrier) if participant.waits else participant.outcome
         elif barrier.broken:
-            return Broken(barrier.generation)
+            return e.Broken(barrier.generation)
         if not barrier.arrived:
             barrier.parties, barrier.on_departure = op.parties, op.on_departure
         elif barrier.parties != op.parties:
-            return Mismatch(barrier.parties)
+            return e.Mismatch(barrier.parties)
         trips = barrier.arrived + 1 == barrier.parties
         participant = Participant(
             *(op.key, op.participant, session.number, state.rank(), not trips),
@@ -109,12 +96,12 @@ class Barriers(Places[Participant]):
         self._save(barrier)
         return participant.outcome if trips else self._waiting(barrier)
 
-    def withdraw(self, op: Withdraw) -> ArrivalAnswer:
+    def withdraw(self, op: e.Withdraw) -> e.ArrivalAnswer:
         participant = self._places.get(op.key, op.participant)
         if participant is None:
-            return Reply.UNKNOWN
+            return e.Reply.UNKNOWN
         self.drop(participant)
-        return Reply.WITHDRAWN if participant.waits else participant.outcome
+        return e.Reply.WITHDRAWN if participant.waits else participant.outcome
 
     def drop(self, participant: Participant) -> None:
         """Remove a participant, whose session may have ended."""
@@ -128,7 +115,7 @@ class Barriers(Places[Participant]):
                 self._break(barrier)
         self._save(barrier)
 
-    def reset_barrier(self, op: ResetBarrier) -> Reply:
+    def reset_barrier(self, op: e.ResetBarrier) -> e.Reply:
         barrier, now = self._barrier(op.key), self._state.now
         if barrier is None and op.parties:
             barrier = Barrier(op.key, op.parties, "break", self._state.token(), now, inf)
@@ -138,15 +125,15 @@ class Barriers(Places[Participant]):
                 barrier.broken = False
                 barrier.generation += 1
             self._save(barrier)
-        return Reply.OK
+        return e.Reply.OK
 
-    def barrier(self, op: Scan[Page[BarrierStatus]]) -> Page[BarrierStatus]:
+    def barrier(self, op: e.Scan[e.Page[e.BarrierStatus]]) -> e.Page[e.BarrierStatus]:
         barrier = self._barrier(op.key)
         if barrier is None:
-            return Page((BarrierStatus(0, 0, 0, False),))
+            return e.Page((e.BarrierStatus(0, 0, 0, False),))
         broken = bool(barrier.broken)  # a file has no booleans
-        status = BarrierStatus(barrier.parties, barrier.generation, barrier.arrived, broken, barrier.born)
-        return Page((status,))
+        status = e.BarrierStatus(barrier.parties, barrier.generation, barrier.arrived, broken, barrier.born)
+        return e.Page((status,))
 
     def forget(self, count: int) -> None:
         """Forget up to `count` barriers that nothing keeps."""
@@ -173,12 +160,12 @@ class Barriers(Places[Participant]):
         count, barrier.arrived = barrier.arrived, 0
         return self._places.some("line", barrier.key, limit=count)
 
-    def _decide(self, participant: Participant, barrier: Barrier, place: int) -> Tripped | Broken:
+    def _decide(self, participant: Participant, barrier: Barrier, place: int) -> e.Tripped | e.Broken:
         self._places.move(participant, waits=False, generation=barrier.generation, place=place)
         return participant.outcome
 
-    def _waiting(self, barrier: Barrier) -> Waiting:
-        return Waiting(barrier.generation, self._state.ask_again_in(), barrier.born)
+    def _waiting(self, barrier: Barrier) -> e.Waiting:
+        return e.Waiting(barrier.generation, self._state.ask_again_in(), barrier.born)
 
     def _barrier(self, key: str) -> Barrier | None:
         """A barrier in use; a barrier that nothing keeps is forgotten."""

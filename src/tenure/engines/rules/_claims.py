@@ -5,22 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 
-from tenure.engine import (
-    AddResource,
-    Claim,
-    ClaimAnswer,
-    Claimed,
-    EditClaim,
-    GiveBack,
-    Metadata,
-    Notice,
-    Queued,
-    RemoveResource,
-    Reply,
-    ResourcePage,
-    Scan,
-)
-from tenure.engine import Resource as ShownResource
+import tenure.engine as e
 
 from ._pages import page_of, place_in
 from ._places import Place, Places
@@ -50,7 +35,7 @@ class Resource:
 
     key: str
     name: str
-    metadata: Metadata
+    metadata: e.Metadata
     dislike: int
     """The preference with the sign changed: the resources with the lowest dislike are lent first."""
     state: str = _FREE
@@ -73,7 +58,7 @@ class Resource:
 class Claimer(Place):
     """A claimer, waiting or served. Its place in the line is its number, then the order of coming."""
 
-    wanted: Metadata
+    wanted: e.Metadata
     quarantine: float
     group_name: bytes
     number: int = 0
@@ -110,7 +95,7 @@ class Claims(Places[Claimer]):
         self._pools: Table[Pool] = state.table(POOLS)
         self._resources: Table[Resource] = state.table(RESOURCES)
 
-    def add_resource(self, op: AddResource) -> Reply:
+    def add_resource(self, op: e.AddResource) -> e.Reply:
         pool, resource = self._pool(op.key), self._resources.get(op.key, op.resource)
         if resource is None:
             resource = Resource(op.key, op.resource, op.metadata, -op.preference, slots=op.slots)
@@ -123,33 +108,33 @@ class Claims(Places[Claimer]):
                 resource.reason = None
             self._resources.move(resource, metadata=op.metadata, dislike=-op.preference)
         self._place(pool, resource, resource.used, resource.rest_until)
-        return Reply.OK
+        return e.Reply.OK
 
-    def remove_resource(self, op: RemoveResource) -> Reply:
+    def remove_resource(self, op: e.RemoveResource) -> e.Reply:
         resource = self._resources.get(op.key, op.resource)
         if resource is None:
-            return Reply.UNKNOWN
+            return e.Reply.UNKNOWN
         pool = self._pool(op.key)
         if resource.claimed:
             resource.removed = True
             self._place(pool, resource, resource.used, resource.rest_until)
         else:
             self._delete(pool, resource)
-        return Reply.OK
+        return e.Reply.OK
 
-    def claim(self, op: Claim) -> ClaimAnswer:
+    def claim(self, op: e.Claim) -> e.ClaimAnswer:
         """The next free resource that matches, or a place in the line."""
         state = self._state
         session = state.session(op.session)
         if session is None:
-            return Reply.GONE
+            return e.Reply.GONE
         claimer = self._places.get(op.key, op.holder)
         if claimer is not None:
             return self._status(claimer)
         free = (each for each in self._resources.each("free", op.key) if _matches(each, op.where))
         resource = next(free, None)
         if resource is None and not op.wait:
-            return Reply.REFUSED
+            return e.Reply.REFUSED
         group = op.group.encode("utf-8", "surrogatepass")
         claimer = Claimer(
             *(op.key, op.holder, session.number, state.rank(), resource is None),
@@ -166,21 +151,21 @@ class Claims(Places[Claimer]):
         self._pools.save(pool)
         return self._queued(pool)
 
-    def give_back(self, op: GiveBack) -> Reply:
+    def give_back(self, op: e.GiveBack) -> e.Reply:
         claimer = self._places.get(op.key, op.holder)
         if claimer is None:
-            return Reply.UNKNOWN
+            return e.Reply.UNKNOWN
         self._remove(claimer, 0.0)
-        return Reply.LEFT if claimer.waits else Reply.RELEASED
+        return e.Reply.LEFT if claimer.waits else e.Reply.RELEASED
 
     def drop(self, claimer: Claimer) -> None:
         """Remove a claimer whose session has ended."""
         self._remove(claimer, claimer.quarantine)
 
-    def edit_claim(self, op: EditClaim) -> Reply:
+    def edit_claim(self, op: e.EditClaim) -> e.Reply:
         claimer = self._with_token(op.key, op.holder, op.token)
         if claimer is None:
-            return Reply.REFUSED
+            return e.Reply.REFUSED
         resource = self._resource_of(claimer)
         if op.metadata is not None:
             resource.metadata = op.metadata
@@ -188,9 +173,9 @@ class Claims(Places[Claimer]):
             resource.reason = op.retire
         rest_until = resource.rest_until if op.cool_down is None else self._state.now + op.cool_down
         self._place(self._pool(op.key), resource, resource.used, rest_until)
-        return Reply.OK
+        return e.Reply.OK
 
-    def resources(self, op: Scan[ResourcePage]) -> ResourcePage:
+    def resources(self, op: e.Scan[e.ResourcePage]) -> e.ResourcePage:
         rows = self._resources.some("name", op.key, limit=op.limit + 1, after=place_in(op, ""))
         placed = [((resource.name,), self._show(resource)) for resource in rows]
         return page_of(op, placed, waiting=self._pool(op.key).waiting)
@@ -208,13 +193,13 @@ class Claims(Places[Claimer]):
         if resource is not None:
             state.wake_at("rest", resource.rest_until)
 
-    def _status(self, claimer: Claimer) -> ClaimAnswer:
+    def _status(self, claimer: Claimer) -> e.ClaimAnswer:
         if claimer.waits:
             return self._queued(self._pool(claimer.key))
         return _claimed(self._resource_of(claimer), claimer)
 
-    def _queued(self, pool: Pool) -> Queued:
-        return Queued(pool.waiting, self._state.ask_again_in(self._next_rested(pool.key)))
+    def _queued(self, pool: Pool) -> e.Queued:
+        return e.Queued(pool.waiting, self._state.ask_again_in(self._next_rested(pool.key)))
 
     def _remove(self, claimer: Claimer, quarantine: float) -> None:
         """Remove a claimer; its resource rests for the quarantine or its cool-down, or a slot goes to the next one."""
@@ -269,7 +254,7 @@ class Claims(Places[Claimer]):
         elif served[0][0] == 0:
             self._hint_head(pool)
 
-    def _lend(self, resource: Resource, claimer: Claimer, used: int) -> Claimed:
+    def _lend(self, resource: Resource, claimer: Claimer, used: int) -> e.Claimed:
         resource.claimed += 1
         resource.session, resource.token = claimer.session, claimer.token
         if resource.is_full:
@@ -289,7 +274,7 @@ class Claims(Places[Claimer]):
         """While resources rest, one waiting claimer has to know when to ask again: the head of the line."""
         head = self._head(pool)
         if head is not None and self._next_rested(pool.key) is not None:
-            self._hint(head, Notice.ASK)
+            self._hint(head, e.Notice.ASK)
 
     def _number(self, pool: str, group: bytes) -> int:
         """The number of a claimer that begins to wait: the numbers of a group follow one another."""
@@ -302,11 +287,11 @@ class Claims(Places[Claimer]):
         resource = self._resources.first("rest_in_pool", pool)
         return resource and resource.rest_until
 
-    def _show(self, resource: Resource) -> ShownResource:
+    def _show(self, resource: Resource) -> e.Resource:
         state = self._state
         rest = max(0.0, resource.rest_until - state.now) if resource.state == _RESTING else 0.0
         process = state.process(resource.session) if resource.session else ""
-        return ShownResource(
+        return e.Resource(
             *(resource.name, resource.metadata, -resource.dislike, resource.state),
             *(process, resource.token, rest, resource.reason or "", resource.slots, resource.claimed),
         )
@@ -338,9 +323,9 @@ class Claims(Places[Claimer]):
         return claimer.token
 
 
-def _claimed(resource: Resource, claimer: Claimer) -> Claimed:
-    return Claimed(resource.name, resource.metadata, claimer.token)
+def _claimed(resource: Resource, claimer: Claimer) -> e.Claimed:
+    return e.Claimed(resource.name, resource.metadata, claimer.token)
 
 
-def _matches(resource: Resource, where: Metadata) -> bool:
+def _matches(resource: Resource, where: e.Metadata) -> bool:
     return not where or set(where) <= set(resource.metadata)

@@ -8,27 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tenure.engine import (
-    DEEPEST,
-    ENTRY_BYTES,
-    EXPIRED_TTL,
-    MOST_ENTRIES,
-    SWEEP_PAUSE,
-    SWEEP_STEPS,
-    UNFINISHED_CHILDREN,
-    Accepted,
-    Ends,
-    GoesBack,
-    Page,
-    PutChildren,
-    PutRequest,
-    Reply,
-    Scan,
-    SetEntry,
-    TooMany,
-    Waits,
-)
-from tenure.engine import Entry as ShownEntry
+import tenure.engine as e
 from tenure.errors import EngineError
 
 from ._queues import ENDING, LEASED, SUSPENDED, Queue, Queues
@@ -130,9 +110,9 @@ class Families:
 
     # operations
 
-    def put_children(self, op: PutChildren) -> Accepted | ShownEntry | TooMany | Reply:
+    def put_children(self, op: e.PutChildren) -> e.Accepted | e.Entry | e.TooMany | e.Reply:
         task = self._leased(op.key, op.id, op.token)
-        if isinstance(task, Reply):
+        if isinstance(task, e.Reply):
             return task
         family = self._family(self._queues.get(op.key), task)
         known = {name: self._entry(family, name) for name in op.names}
@@ -141,16 +121,16 @@ class Families:
                 return _shown(entry)
         new = [name for name, entry in known.items() if entry is None]
         more = sum(self._entries.get(op.key, op.id, name) is None for name in new)
-        most = min(op.most, MOST_ENTRIES)
+        most = min(op.most, e.MOST_ENTRIES)
         if more and family.total + more > most:
-            return TooMany(most)
-        if new and family.depth >= DEEPEST:
-            raise EngineError(f"task {op.id} is {DEEPEST} levels below its root and can have no children")
+            return e.TooMany(most)
+        if new and family.depth >= e.DEEPEST:
+            raise EngineError(f"task {op.id} is {e.DEEPEST} levels below its root and can have no children")
         family.total += more
         family.unfinished += len(new)
         self._families.save(family)
         to: Queue = self._queues.get(op.to)
-        self._rows.expect_tasks(to, (PutRequest("", op.tasks),))
+        self._rows.expect_tasks(to, (e.PutRequest("", op.tasks),))
         due, takeable = self._takers.due(to), to.takeable
         ids: list[int] = []
         added: list[int] = []
@@ -179,49 +159,49 @@ class Families:
             self._rows.set_kin(to, added)
             self._takers.offer(to, to.takeable - takeable)
             self._takers.offer_sooner(to, due)
-        return Accepted(tuple(ids))
+        return e.Accepted(tuple(ids))
 
-    def set_entry(self, op: SetEntry) -> ShownEntry | TooMany | Reply:
+    def set_entry(self, op: e.SetEntry) -> e.Entry | e.TooMany | e.Reply:
         queue = self._queues.find(op.key)
-        task: Task | Reply | None
+        task: Task | e.Reply | None
         if op.token:
             task = self._leased(op.key, op.id, op.token)
         else:
             task = None if queue is None else self._rows.task(queue, op.id)
-        if isinstance(task, Reply):
+        if isinstance(task, e.Reply):
             return task
         if queue is None or task is None:
-            return Reply.UNKNOWN
+            return e.Reply.UNKNOWN
         family = self._family(queue, task)
         if (entry := self._entry(family, op.name)) is not None:
             return _shown(entry)
-        if family.total >= MOST_ENTRIES:
-            return TooMany(MOST_ENTRIES)
+        if family.total >= e.MOST_ENTRIES:
+            return e.TooMany(e.MOST_ENTRIES)
         if op.token and task.attempts:
             self._rows.forget_failures(task)
         self._set(queue, family, op.name, "value" if op.token else "signal", "done", op.value)
-        return Reply.OK
+        return e.Reply.OK
 
-    def entries(self, op: Scan[Page[ShownEntry]]) -> Page[ShownEntry]:
+    def entries(self, op: e.Scan[e.Page[e.Entry]]) -> e.Page[e.Entry]:
         """The entries of a task, or of its unfinished children alone."""
         task = int(op.only)
-        order = "unfinished" if op.index is UNFINISHED_CHILDREN else "name"
+        order = "unfinished" if op.index is e.UNFINISHED_CHILDREN else "name"
         family = self._families.get(op.key, task)
         if family is None or family.over:
-            return Page(())
+            return e.Page(())
         after = (op.after,) if op.after else ()
-        page: list[ShownEntry] = []
+        page: list[e.Entry] = []
         size, last = 0, ""
         for looked, row in enumerate(
             self._entries.some(order, op.key, task, limit=op.limit + 1, after=after)
         ):
-            if looked == op.limit or size > ENTRY_BYTES:
-                return Page(tuple(page), last)
+            if looked == op.limit or size > e.ENTRY_BYTES:
+                return e.Page(tuple(page), last)
             last = row.name
             if _is_there(row, family):
                 page.append(_shown(row))
                 size += len(row.value)
-        return Page(tuple(page))
+        return e.Page(tuple(page))
 
     # what settling asks
 
@@ -235,15 +215,15 @@ class Families:
         family = self._families.get(queue.name, task)
         return family is not None and bool(family.parent)
 
-    def keep(self, queue: Queue, task: Task, follows: Ends | GoesBack) -> bool:
+    def keep(self, queue: Queue, task: Task, follows: e.Ends | e.GoesBack) -> bool:
         """Keep the end of a task in no order, or of its try, until its children have ended; False if it has none."""
         family = self._family(queue, task)
-        if isinstance(follows, Ends):
+        if isinstance(follows, e.Ends):
             ends, deliveries, ready_at = follows, task.deliveries, task.ready_at
         elif follows.attempts == task.attempts:
             return False
         else:
-            ends, deliveries = Ends(_RETRY, follows.attempts, b"", None), follows.deliveries
+            ends, deliveries = e.Ends(_RETRY, follows.attempts, b"", None), follows.deliveries
             ready_at = self._state.after(follows.delay or 0.0)
             if not family.unfinished:
                 self.end_try(queue, task.id)
@@ -273,7 +253,7 @@ class Families:
             family.tries = family.born = family.tries + 1
             self._families.save(family)
 
-    def wait(self, queue: Queue, task: Task, waits: Waits) -> bool:
+    def wait(self, queue: Queue, task: Task, waits: e.Waits) -> bool:
         """Suspend a task that is in no order; False if nothing is missing that it waits for."""
         if not (waits.entry or task.kin):
             return False
@@ -333,7 +313,7 @@ class Families:
 
     def sweep(self) -> None:
         """Visit some of the children that are to be cancelled, and leave the others for a later operation."""
-        for _ in range(SWEEP_STEPS):
+        for _ in range(e.SWEEP_STEPS):
             family = self._families.first("sweeps")
             if family is None:
                 break
@@ -350,12 +330,12 @@ class Families:
             child = self._rows.task(queue, entry.child)
             assert child is not None
             takeable = queue.takeable
-            self._settling.cancel(queue, child, EXPIRED_TTL)
+            self._settling.cancel(queue, child, e.EXPIRED_TTL)
             self._rows.write()
             self._takers.offer(queue, queue.takeable - takeable)
         self._state.wake_at("sweep", None)
         if self._families.first("sweeps") is not None:
-            self._state.wake_at("sweep", self._state.now + SWEEP_PAUSE)
+            self._state.wake_at("sweep", self._state.now + e.SWEEP_PAUSE)
 
     def time_out(self) -> None:
         """Write the entries that did not come in time, for as long as there are steps left."""
@@ -380,13 +360,13 @@ class Families:
 
     # inside
 
-    def _leased(self, name: str, task_id: int, token: int) -> Task | Reply:
+    def _leased(self, name: str, task_id: int, token: int) -> Task | e.Reply:
         """The task, if that is the token of its lease, and it is not to stop."""
         queue = self._queues.find(name)
         task = None if queue is None else self._rows.task(queue, task_id)
         if task is None or task.place != LEASED or task.token != token:
-            return Reply.REFUSED
-        return task if task.stop is None else Reply.REQUESTED
+            return e.Reply.REFUSED
+        return task if task.stop is None else e.Reply.REQUESTED
 
     def _family(self, queue: Queue, task: Task) -> Family:
         """The family of a task, made if need be."""
@@ -463,7 +443,7 @@ class Families:
             return
         queue.dequeue(ENDING, "")
         self._rows.expect_end(queue, task.id)
-        self._settling.end(queue, task, Ends(state, task.attempts, family.result, family.ttl))
+        self._settling.end(queue, task, e.Ends(state, task.attempts, family.result, family.ttl))
         self._rows.write()
 
     def _go_back(self, queue: Queue, task: Task, ready_at: Moment) -> None:
@@ -524,8 +504,8 @@ def _is_there(entry: Entry, family: Family) -> bool:
     return entry.tries >= family.born and (not entry.failed or entry.tries == family.tries)
 
 
-def _shown(entry: Entry) -> ShownEntry:
-    return ShownEntry(
+def _shown(entry: Entry) -> e.Entry:
+    return e.Entry(
         *(entry.name, entry.kind, entry.state, entry.value),  # pyright: ignore[reportArgumentType]
         *(entry.child_queue, entry.child, bool(entry.swept)),
     )

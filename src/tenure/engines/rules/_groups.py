@@ -11,7 +11,7 @@ from heapq import heappop, heapreplace
 from math import inf
 from typing import NamedTuple, Protocol
 
-from tenure.engine import CAP, OF_CHILDREN, ROUNDING, GroupCounts, Settings
+import tenure.engine as e
 
 from ._paces import Pace, Paced, pace_of
 from ._pages import Position
@@ -141,7 +141,7 @@ class GroupRows(Protocol):
         """All named groups."""
         ...
 
-    def longest(self, after: Position, limit: int, /) -> Sequence[tuple[Position, GroupCounts]]:
+    def longest(self, after: Position, limit: int, /) -> Sequence[tuple[Position, e.GroupCounts]]:
         """The groups with the most unfinished tasks, behind a place."""
         ...
 
@@ -206,7 +206,7 @@ class Groups(GroupSettings):
         """True if the queue itself has a rate, or is held off."""
         return bool(self.every or self.starts_at > -inf)
 
-    def set(self, new: Settings) -> None:
+    def set(self, new: e.Settings) -> None:
         """Have other settings."""
         before = (self.per_group, bool(self.hold))
         pace, group_pace, now = self.pace, self.group_pace, self._rows.now
@@ -249,13 +249,13 @@ class Groups(GroupSettings):
     def pass_time(self) -> None:
         """Open the queue and the groups whose time has come, and forget idle groups whose time has no effect."""
         now = self._rows.now
-        if self.closed and (self._opens_at is None or self._opens_at <= now + ROUNDING):
-            names, then = self._rows.closed(now + ROUNDING, CAP)
+        if self.closed and (self._opens_at is None or self._opens_at <= now + e.ROUNDING):
+            names, then = self._rows.closed(now + e.ROUNDING, e.CAP)
             for name in names:
                 self.refresh(self._rows.change(name))
             self._opens_at = then
         if self.idle:
-            for name in self._rows.idle(now - self.group_pace.slack, CAP):
+            for name in self._rows.idle(now - self.group_pace.slack, e.CAP):
                 self._forget(name)
         self._check()
 
@@ -372,7 +372,7 @@ class Groups(GroupSettings):
 
     def pin(self, name: str, task: int) -> None:
         """A task that was tried goes back: it stays ahead of its group where order is kept, unless it is a child."""
-        if name and self.keep_order and not name.startswith(OF_CHILDREN):
+        if name and self.keep_order and not name.startswith(e.OF_CHILDREN):
             group = self._rows.change(name)
             group.pinned_task, group.rests = task, False
             self.refresh(group)

@@ -4,24 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tenure.engine import (
-    Acquire,
-    Ask,
-    BreakHold,
-    Granted,
-    HoldAnswer,
-    Holder,
-    Holdings,
-    HoldStatuses,
-    Mismatch,
-    Notice,
-    Queued,
-    Release,
-    Reply,
-    Resize,
-    Scan,
-    SetValue,
-)
+import tenure.engine as e
 
 from ._pages import Position, page_of, place_in
 from ._places import Place, Places
@@ -79,21 +62,21 @@ class Holds(Places[Hold]):
         self._lines: Table[Line] = state.table(LINES)
         self._unserved: Table[Unserved] = state.table(UNSERVED)
 
-    def acquire(self, op: Acquire) -> HoldAnswer:
+    def acquire(self, op: e.Acquire) -> e.HoldAnswer:
         state = self._state
         session = state.session(op.session)
         if session is None:
-            return Reply.GONE
+            return e.Reply.GONE
         line = self._lines.get(op.key)
         if line is None:
             line = Line(op.key, op.capacity)
         elif (hold := self._places.get(op.key, op.holder)) is not None:
             return self._status(line, hold)
         if line.capacity != op.capacity:
-            return Mismatch(line.capacity)
+            return e.Mismatch(line.capacity)
         fits = not line.waiting and line.used + op.weight <= line.capacity
         if not fits and not op.wait:
-            return Reply.REFUSED
+            return e.Reply.REFUSED
         place = state.token() if fits else line.ordinal + 1
         hold = Hold(
             *(op.key, op.holder, session.number, state.rank(), not fits),
@@ -106,51 +89,51 @@ class Holds(Places[Hold]):
             line.ordinal, line.head = place, line.head if line.waiting else place
             line.waiting += 1
         self._lines.save(line)
-        return Granted(place) if fits else self._status(line, hold)
+        return e.Granted(place) if fits else self._status(line, hold)
 
-    def ask(self, op: Ask) -> HoldStatuses | Reply:
+    def ask(self, op: e.Ask) -> e.HoldStatuses | e.Reply:
         if self._state.session(op.session) is None:
-            return Reply.GONE
+            return e.Reply.GONE
         line = self._lines.get(op.key)
         holds = (self._places.get(op.key, holder) if line else None for holder in op.holders)
-        return HoldStatuses(tuple(self._status(line, hold) for hold in holds))
+        return e.HoldStatuses(tuple(self._status(line, hold) for hold in holds))
 
-    def release(self, op: Release) -> Reply:
+    def release(self, op: e.Release) -> e.Reply:
         hold = self._places.get(op.key, op.holder)
         if hold is None:
-            return Reply.UNKNOWN
+            return e.Reply.UNKNOWN
         self.drop(hold)
-        return Reply.LEFT if hold.waits else Reply.RELEASED
+        return e.Reply.LEFT if hold.waits else e.Reply.RELEASED
 
-    def set_value(self, op: SetValue) -> Reply:
+    def set_value(self, op: e.SetValue) -> e.Reply:
         hold = self._with_token(op.key, op.holder, op.token)
         if hold is None:
-            return Reply.REFUSED
+            return e.Reply.REFUSED
         hold.value = op.value
         self._places.save(hold)
-        self._state.notify_watchers("hold", op.key, Notice.CHANGED)
-        return Reply.OK
+        self._state.notify_watchers("hold", op.key, e.Notice.CHANGED)
+        return e.Reply.OK
 
-    def break_hold(self, op: BreakHold) -> Reply:
+    def break_hold(self, op: e.BreakHold) -> e.Reply:
         hold = self._with_token(op.key, op.holder, op.token)
         if hold is None:
-            return Reply.REFUSED
-        self._hint(hold, Notice.BROKEN)
+            return e.Reply.REFUSED
+        self._hint(hold, e.Notice.BROKEN)
         self.drop(hold)
-        return Reply.OK
+        return e.Reply.OK
 
-    def resize(self, op: Resize) -> Reply:
+    def resize(self, op: e.Resize) -> e.Reply:
         line = self._lines.get(op.key) or Line(op.key, op.capacity)
         line.capacity, line.fixed = op.capacity, True
         self._serve(line)
-        return Reply.OK
+        return e.Reply.OK
 
-    def holders(self, op: Scan[Holdings]) -> Holdings:
+    def holders(self, op: e.Scan[e.Holdings]) -> e.Holdings:
         if op.watch:
             self._state.subscribe_once("hold", op.key, op.watch)
         line = self._lines.get(op.key) or Line(op.key, 0)
         first, place = place_in(op, 0, 0) or (0, 0)
-        placed: list[tuple[Position, Holder]] = []
+        placed: list[tuple[Position, e.Holder]] = []
         for waits in range(first, 2):
             left = op.limit + 1 - len(placed)
             holds = self._places.some("place", op.key, bool(waits), limit=left, after=(place,))
@@ -175,7 +158,7 @@ class Holds(Places[Hold]):
         assert line is not None
         self._take_out(line, hold)
         if not hold.waits:
-            self._state.notify_watchers("hold", line.key, Notice.CHANGED)
+            self._state.notify_watchers("hold", line.key, e.Notice.CHANGED)
         self._serve(line)
 
     def _serve(self, line: Line) -> None:
@@ -194,12 +177,12 @@ class Holds(Places[Hold]):
                 break
             if too_big:
                 self._take_out(line, head)
-                self._hint(head, Notice.ASK)
+                self._hint(head, e.Notice.ASK)
             else:
                 line.waiting -= 1
                 self._places.move(head, place=state.token(), waits=False, since=state.now)
                 self._count_in(line, head)
-                self._hint(head, Granted(head.place))
+                self._hint(head, e.Granted(head.place))
         if line.held or line.waiting or line.fixed:
             self._lines.save(line)
         else:
@@ -209,7 +192,7 @@ class Holds(Places[Hold]):
         """A holder came."""
         line.held += 1
         line.used += hold.weight
-        self._state.notify_watchers("hold", line.key, Notice.CHANGED)
+        self._state.notify_watchers("hold", line.key, e.Notice.CHANGED)
 
     def _take_out(self, line: Line, hold: Hold) -> None:
         """A holder or waiter goes."""
@@ -220,17 +203,19 @@ class Holds(Places[Hold]):
             line.used -= hold.weight
         self._places.remove(hold)
 
-    def _status(self, line: Line | None, hold: Hold | None) -> HoldAnswer:
+    def _status(self, line: Line | None, hold: Hold | None) -> e.HoldAnswer:
         if hold is None or line is None:
-            return Reply.UNKNOWN
+            return e.Reply.UNKNOWN
         if hold.waits:
-            return Queued(hold.place - line.head + 1, self._state.ask_again_in())
-        return Granted(hold.place)
+            return e.Queued(hold.place - line.head + 1, self._state.ask_again_in())
+        return e.Granted(hold.place)
 
     def _token(self, hold: Hold, /) -> int:
         return 0 if hold.waits else hold.place
 
-    def _show(self, hold: Hold) -> Holder:
+    def _show(self, hold: Hold) -> e.Holder:
         state = self._state
         age = max(0.0, state.now - hold.since)
-        return Holder(state.process(hold.session), hold.name, self._token(hold), hold.weight, hold.value, age)
+        return e.Holder(
+            state.process(hold.session), hold.name, self._token(hold), hold.weight, hold.value, age
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.engine import EXPIRED_TTL, Duplicate, NewTask
+import tenure.engine as e
 
 from ._families import Families
 from ._queues import DELAYED, LEASED, SUSPENDED, WAITING, Queue
@@ -24,17 +24,17 @@ class Keys:
         self._queue = queue
         self._owners: dict[str, Owner | None] = {}
 
-    def is_new(self, key: str, new: NewTask) -> bool:
+    def is_new(self, key: str, new: e.NewTask) -> bool:
         """True if no task has this key, or the new task is put beside the task that has it."""
         owner = self._owner(key)
         return owner is None or (new.on_duplicate == "replace" and owner.place not in (WAITING, DELAYED))
 
-    def on_duplicate_key(self, key: str, new: NewTask) -> int | Duplicate:
+    def on_duplicate_key(self, key: str, new: e.NewTask) -> int | e.Duplicate:
         """Handle a new task whose key another task has, so that it is not put. Return the answer of the put."""
         owner = self._owner(key)
         assert owner is not None
         if new.on_duplicate == "refuse":
-            return Duplicate(owner.id)
+            return e.Duplicate(owner.id)
         if new.on_duplicate == "replace":
             self._replace(owner.id, new)
             if new.key_ttl is not None:
@@ -50,10 +50,10 @@ class Keys:
         if former.place == LEASED:
             self._queue.stops += former.stop is None
         else:
-            self._settling.cancel(self._queue, self._rows.replaceable(self._queue, former.id), EXPIRED_TTL)
+            self._settling.cancel(self._queue, self._rows.replaceable(self._queue, former.id), e.EXPIRED_TTL)
             self._rows.write()
 
-    def give(self, key: str, new: NewTask, task: int) -> None:
+    def give(self, key: str, new: e.NewTask, task: int) -> None:
         """A new task has the key from now on."""
         former = self._owner(key)
         if new.key_ttl is not None:
@@ -78,7 +78,7 @@ class Keys:
         self._rows.keep_key(self._queue, key, task, until)
         self._queue.keep_until = max(self._queue.keep_until, until)
 
-    def _replace(self, task: int, new: NewTask) -> None:
+    def _replace(self, task: int, new: e.NewTask) -> None:
         """A task that is not leased becomes the new one."""
         state, queue, now = self._state, self._queue, self._state.moment
         former = self._rows.replaceable(queue, task)
@@ -101,6 +101,6 @@ class Keys:
         self._room.make_room(queue, group)
 
 
-def delay_since(new: NewTask, since: float) -> float:
+def delay_since(new: e.NewTask, since: float) -> float:
     """After how many seconds a new task is ready, so many seconds since its first put."""
     return new.delay if new.max_wait is None else max(0.0, min(new.delay, new.max_wait - since))

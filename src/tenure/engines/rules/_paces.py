@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import floor, inf
 from typing import NamedTuple
 
-from tenure.engine import ROUNDING, Rate
+import tenure.engine as e
 
 
 class Pace(NamedTuple):
@@ -31,7 +31,7 @@ class Pace(NamedTuple):
         return now + min((starts_at - now) / self.every + self.burst - new.burst, 1.0) * new.every
 
 
-def pace_of(rate: Rate | None) -> Pace:
+def pace_of(rate: e.Rate | None) -> Pace:
     """The pace of a setting."""
     return Pace(rate.every, rate.burst) if rate else Pace()
 
@@ -50,9 +50,9 @@ class Paced:
     def possible_starts(self, pace: Pace, now: float) -> float:
         """The number of tasks that may start now."""
         first = max(self.starts_at, now - pace.slack)
-        if first > now + ROUNDING:
+        if first > now + e.ROUNDING:
             return 0
-        return 1 + floor((now - first + ROUNDING) / pace.every) if pace.every else inf
+        return 1 + floor((now - first + e.ROUNDING) / pace.every) if pace.every else inf
 
     def start_some(self, pace: Pace, now: float, count: int = 1) -> None:
         """Note that so many tasks start now, if there is a rate."""
@@ -62,7 +62,7 @@ class Paced:
 
     def time_left(self, now: float) -> tuple[float, float]:
         """The seconds until the next task may start, and for how many of these it is held off: all or none."""
-        if self.starts_at <= now + ROUNDING:
+        if self.starts_at <= now + e.ROUNDING:
             return 0.0, 0.0
         seconds = self.starts_at - now
         return seconds, seconds if self.paced_at is not None else 0.0
@@ -70,7 +70,7 @@ class Paced:
     def delay(self, seconds: float, now: float) -> None:
         """Hold it off for so many seconds from now on, or no longer, for less than a microsecond."""
         by_rate = self._by_rate(now)
-        if seconds < ROUNDING / 2:
+        if seconds < e.ROUNDING / 2:
             self.starts_at, self.paced_at = by_rate, None
         elif now + seconds > self.starts_at:
             self.starts_at, self.paced_at = now + seconds, by_rate
@@ -78,12 +78,12 @@ class Paced:
     def set_pace(self, pace: Pace, new: Pace, now: float) -> None:
         """Have another rate."""
         by_rate = pace.at(self._by_rate(now), now, new)
-        if self.paced_at is not None and by_rate < self.starts_at and self.starts_at > now + ROUNDING:
+        if self.paced_at is not None and by_rate < self.starts_at and self.starts_at > now + e.ROUNDING:
             self.paced_at = by_rate
         else:
             self.starts_at, self.paced_at = by_rate, None
 
     def _by_rate(self, now: float) -> float:
         """The time of the next start by the rate alone."""
-        is_held_off = self.paced_at is not None and self.starts_at > now + ROUNDING
+        is_held_off = self.paced_at is not None and self.starts_at > now + e.ROUNDING
         return self.paced_at if is_held_off and self.paced_at is not None else self.starts_at

@@ -6,16 +6,16 @@ import json
 from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
-from tenure.engine import Page, Scan
+import tenure.engine as e
 from tenure.errors import EngineError
 
-P = TypeVar("P", bound=Page[Any])
+P = TypeVar("P", bound=e.Page[Any])
 
 Position = tuple[Any, ...]
 """The key by which an index is sorted; the parts are texts and numbers."""
 
 
-def page_of(scan: Scan[P], placed: Sequence[tuple[Position, Any]], **others: Any) -> P:
+def page_of(scan: e.Scan[P], placed: Sequence[tuple[Position, Any]], **others: Any) -> P:
     """The page of the rows, in order, each with its place: as many as fit, and one more if there is one.
 
     A row that is None is passed over. `others` are the other fields of the page.
@@ -25,7 +25,7 @@ def page_of(scan: Scan[P], placed: Sequence[tuple[Position, Any]], **others: Any
     return scan.index.page(rows, _text_of(placed[scan.limit - 1][0]) if more else "", **others)
 
 
-def place_in(scan: Scan[Any], *pattern: str | int) -> Position:
+def place_in(scan: e.Scan[Any], *pattern: str | int) -> Position:
     """The place after which the page begins, none for the first page; its parts are texts and numbers as in `pattern`.
 
     Raises `EngineError`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tenure.engine import SessionItem
+import tenure.engine as e
 
 from ._state import News, State
 from ._tables import Layout, Table
@@ -33,9 +33,9 @@ class Places(Generic[P]):
         self._family = family
         self._places: Table[P] = state.table(layout)
 
-    def item(self, place: P) -> SessionItem:
+    def item(self, place: P) -> e.SessionItem:
         """Describe a place as a part of its session."""
-        return SessionItem(self._family, place.key, place.name, not place.waits, self._token(place))
+        return e.SessionItem(self._family, place.key, place.name, not place.waits, self._token(place))
 
     def _hint(self, place: P, news: News) -> None:
         self._state.hint(self._state.process(place.session), place.key, place.name, news)

@@ -5,19 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tenure.engine import (
-    Accepted,
-    Conflict,
-    Duplicate,
-    Leave,
-    NewTask,
-    Put,
-    PutAnswer,
-    PutOne,
-    PutRequest,
-    Queued,
-    Reply,
-)
+import tenure.engine as e
 
 from ._keys import Keys, delay_since
 from ._queues import Queue, Queues
@@ -41,7 +29,7 @@ class Producers:
         self._takers = takers
         self._settling = settling
 
-    def put(self, op: Put) -> PutAnswer | Reply:
+    def put(self, op: e.Put) -> e.PutAnswer | e.Reply:
         state = self._state
         known = state.cached_reply(op.session, op.n, name := f"put {op.key}")
         if known is not None:
@@ -51,7 +39,7 @@ class Producers:
         queue = self._queue(op)
         self._rows.expect_tasks(queue, op.requests)
         keys = Keys(state, self._rows, self._room, self._settling, queue)
-        answer = PutAnswer(
+        answer = e.PutAnswer(
             tuple([self._put(queue, session.number, request, keys) for request in op.requests]),
             queue.revision,
         )
@@ -59,49 +47,49 @@ class Producers:
         state.cache_reply(op.session, op.n, name, answer)
         return answer
 
-    def put_one(self, op: PutOne) -> int | Duplicate | Reply:
+    def put_one(self, op: e.PutOne) -> int | e.Duplicate | e.Reply:
         """Put a task within the user's transaction."""
         queue = self._queue(op)
-        request = PutRequest("", (op.task,), wait=False)
+        request = e.PutRequest("", (op.task,), wait=False)
         self._rows.expect_tasks(queue, (request,))
         # without waiting, no session is needed
         keys = Keys(self._state, self._rows, self._room, self._settling, queue)
         answer = self._put(queue, 0, request, keys)
         self._rows.write()
-        return answer.ids[0] if isinstance(answer, Accepted) else Reply.REFUSED
+        return answer.ids[0] if isinstance(answer, e.Accepted) else e.Reply.REFUSED
 
-    def leave(self, op: Leave) -> Reply:
+    def leave(self, op: e.Leave) -> e.Reply:
         queue = self._queues.find(op.key)
         producer = self._room.find(queue, op.producer) if queue is not None else None
         if queue is None or producer is None:
-            return Reply.UNKNOWN
+            return e.Reply.UNKNOWN
         self._room.remove(queue, producer)
         self._room.make_room(queue, producer.group)
-        return Reply.RELEASED if producer.place == RESERVED else Reply.LEFT
+        return e.Reply.RELEASED if producer.place == RESERVED else e.Reply.LEFT
 
-    def _queue(self, op: Put | PutOne) -> Queue:
+    def _queue(self, op: e.Put | e.PutOne) -> Queue:
         queue: Queue = self._queues.get(op.key)
         self._room.admit(queue)
         return queue
 
     def _put(
-        self, queue: Queue, session: int, request: PutRequest, keys: Keys
-    ) -> Accepted | Conflict | Queued | Reply:
+        self, queue: Queue, session: int, request: e.PutRequest, keys: Keys
+    ) -> e.Accepted | e.Conflict | e.Queued | e.Reply:
         producer = self._room.find(queue, request.producer)
         if producer is None:
             if self._has_room(queue, request, keys):
                 return self._accept(queue, request, keys)
             producer = self._wait(queue, session, request)
             if producer is None:
-                return Reply.REFUSED
+                return e.Reply.REFUSED
         if producer.place == RESERVED:
             self._room.remove(queue, producer)
             answer = self._accept(queue, request, keys)
             self._room.make_room(queue, producer.group)
             return answer
-        return Queued(self._room.position(producer), self._state.ask_again_in())
+        return e.Queued(self._room.position(producer), self._state.ask_again_in())
 
-    def _has_room(self, queue: Queue, request: PutRequest, keys: Keys) -> bool:
+    def _has_room(self, queue: Queue, request: e.PutRequest, keys: Keys) -> bool:
         new = _new(request.tasks, keys)
         if not new:
             return True
@@ -114,7 +102,7 @@ class Producers:
             groups.room(group) >= count for group, count in Counter(task.group for task in new).items()
         )
 
-    def _wait(self, queue: Queue, session: int, request: PutRequest) -> Producer | None:
+    def _wait(self, queue: Queue, session: int, request: e.PutRequest) -> Producer | None:
         """Join a line, if the request may wait."""
         count = len(request.tasks)
         if not request.wait or count > queue.settings.max_size:
@@ -124,12 +112,12 @@ class Producers:
             return None
         return self._room.join(queue, request.producer, session, count, group)
 
-    def _accept(self, queue: Queue, request: PutRequest, keys: Keys) -> Accepted | Conflict:
+    def _accept(self, queue: Queue, request: e.PutRequest, keys: Keys) -> e.Accepted | e.Conflict:
         rows = self._rows
         if request.cursor is not None and request.expected is not None:
             value = rows.cursor(queue, request.cursor[0])
             if value != request.expected:
-                return Conflict(value)
+                return e.Conflict(value)
         due, takeable = self._takers.due(queue), queue.takeable
         ids = self._add(queue, request.tasks, keys)
         if request.cursor is not None:
@@ -137,13 +125,13 @@ class Producers:
         if queue.takers:
             self._takers.offer(queue, queue.takeable - takeable)
             self._takers.offer_sooner(queue, due)
-        return Accepted(ids)
+        return e.Accepted(ids)
 
-    def _add(self, queue: Queue, tasks: Sequence[NewTask], keys: Keys) -> tuple[int | Duplicate, ...]:
+    def _add(self, queue: Queue, tasks: Sequence[e.NewTask], keys: Keys) -> tuple[int | e.Duplicate, ...]:
         """Put tasks; their ids, or the duplicates in their way."""
         state = self._state
         enqueue, add, now = queue.enqueue, self._rows.add, state.moment
-        ids: list[int | Duplicate] = []
+        ids: list[int | e.Duplicate] = []
         for new in tasks:
             delay = new.delay
             if new.key is not None:
@@ -169,12 +157,12 @@ class Producers:
         return tuple(ids)
 
 
-def _new(tasks: Sequence[NewTask], keys: Keys) -> Sequence[NewTask]:
+def _new(tasks: Sequence[e.NewTask], keys: Keys) -> Sequence[e.NewTask]:
     """The tasks that are put beside those that have the same keys; of two with a key, only one is."""
     if not [task for task in tasks if task.key is not None]:
         return tasks
     seen: set[str] = set()
-    new: list[NewTask] = []
+    new: list[e.NewTask] = []
     for task in tasks:
         if task.key is None:
             new.append(task)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tenure.engine import DEFAULTS, RECORD_TTL, QueueCounts, Settings
+import tenure.engine as e
 
 from ._groups import Groups
 from ._state import Moment, State
@@ -46,7 +46,7 @@ class Queue:
     ending: int = 0
     keep_until: Moment = 0
     groups: Groups = field(init=False)
-    settings: Settings = field(init=False, default=DEFAULTS)
+    settings: e.Settings = field(init=False, default=e.DEFAULTS)
     known_due: Moment | None = field(init=False, default=None)
     due_is_known: bool = field(init=False, default=False)
 
@@ -68,13 +68,13 @@ class Queue:
 
     def keep_record(self, state: State) -> None:
         """The queue is used: its record, if it has one, lasts for `RECORD_TTL` at least."""
-        if self.revision and self.keep_until < state.after(RECORD_TTL):
-            self.keep_until = state.after(2 * RECORD_TTL)
+        if self.revision and self.keep_until < state.after(e.RECORD_TTL):
+            self.keep_until = state.after(2 * e.RECORD_TTL)
 
-    def counts(self, **measured: Any) -> QueueCounts:
+    def counts(self, **measured: Any) -> e.QueueCounts:
         """The counts of the queue; those that are `measured` are read by each engine in its own way."""
         groups = self.groups
-        return QueueCounts(
+        return e.QueueCounts(
             put=self.put,
             done=self.done,
             cancelled=self.cancelled,
@@ -100,7 +100,7 @@ class Queue:
         """Reset the counts and the settings, as an unused queue has them."""
         self.put = self.done = self.cancelled = self.expired = self.discarded = self.purged = 0
         if self.revision:
-            self.revision, self.settings = 0, DEFAULTS
+            self.revision, self.settings = 0, e.DEFAULTS
             self.groups.unset()
 
     def enqueue_new(self, task: int, group: str, ready_at: Moment, now: Moment) -> int:

@@ -6,18 +6,7 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from math import inf
 
-from tenure.engine import (
-    HoldOff,
-    Limiter,
-    LimiterStatus,
-    Notice,
-    Page,
-    Refund,
-    Reply,
-    Scan,
-    Spend,
-    SpendResults,
-)
+import tenure.engine as e
 
 from ._state import State
 from ._tables import Layout, Order, Table
@@ -29,7 +18,7 @@ class LimiterRow:
 
     key: str
     until: float
-    limiter: Limiter
+    limiter: e.Limiter
 
 
 @dataclass(slots=True)
@@ -55,7 +44,7 @@ class Rates:
         self._limiters: Table[LimiterRow] = state.table(LIMITERS)
         self._waiters: Table[LimiterWaiter] = state.table(LIMITER_WAITERS)
 
-    def spend(self, op: Spend) -> SpendResults | Reply:
+    def spend(self, op: e.Spend) -> e.SpendResults | e.Reply:
         state = self._state
         known = state.cached_reply(op.session, op.n, name := f"spend {op.key}")
         if known is not None:
@@ -63,7 +52,7 @@ class Rates:
         row = self._row(op.key)
         limiter = row.limiter
         limiter.drop_ended(op.limits, state.session, state.now)
-        answer = SpendResults(limiter.spend(op.limits, op.requests, state.now, op.session, op.horizon))
+        answer = e.SpendResults(limiter.spend(op.limits, op.requests, state.now, op.session, op.horizon))
         if any(spending.booked and spending.delay > 0 for spending in answer.answers):
             session = state.session(op.session)
             assert session is not None
@@ -76,7 +65,7 @@ class Rates:
         state.cache_reply(op.session, op.n, name, answer)
         return answer
 
-    def refund(self, op: Refund) -> Reply:
+    def refund(self, op: e.Refund) -> e.Reply:
         state = self._state
         known = state.cached_reply(op.session, op.n, name := f"spend {op.key}")
         if known is not None:
@@ -85,10 +74,10 @@ class Rates:
         for request in op.requests:
             row.limiter.refund(op.limits, request, state.now, op.session)
         self._keep(row)
-        state.cache_reply(op.session, op.n, name, Reply.OK)
-        return Reply.OK
+        state.cache_reply(op.session, op.n, name, e.Reply.OK)
+        return e.Reply.OK
 
-    def hold_off(self, op: HoldOff) -> Reply:
+    def hold_off(self, op: e.HoldOff) -> e.Reply:
         state = self._state
         known = state.cached_reply(op.session, op.n, name := f"spend {op.key}")
         if known is not None:
@@ -98,13 +87,13 @@ class Rates:
         if row.limiter.hold_off(op.seconds, state.now):
             self._forget_waiters(op.key, time)
             for process in sorted(waiter.process for waiter in self._waiters.each("due", op.key)):
-                state.hint(process, op.key, "", Notice.HELD)
+                state.hint(process, op.key, "", e.Notice.HELD)
         self._keep(row)
-        state.cache_reply(op.session, op.n, name, Reply.OK)
-        return Reply.OK
+        state.cache_reply(op.session, op.n, name, e.Reply.OK)
+        return e.Reply.OK
 
-    def limiter(self, op: Scan[Page[LimiterStatus]]) -> Page[LimiterStatus]:
-        return Page((self._row(op.key).limiter.status(self._state.now),))
+    def limiter(self, op: e.Scan[e.Page[e.LimiterStatus]]) -> e.Page[e.LimiterStatus]:
+        return e.Page((self._row(op.key).limiter.status(self._state.now),))
 
     def forget(self, count: int) -> None:
         """Forget up to `count` limiters without effect: they are as if never used."""
@@ -118,9 +107,9 @@ class Rates:
 
     def _row(self, key: str) -> LimiterRow:
         """The limiter; a new limiter if it has no effect."""
-        row = self._limiters.get(key) or LimiterRow(key, 0.0, Limiter())
+        row = self._limiters.get(key) or LimiterRow(key, 0.0, e.Limiter())
         if not row.limiter.is_used(self._state.now):
-            row.limiter = Limiter()
+            row.limiter = e.Limiter()
         return row
 
     def _keep(self, row: LimiterRow) -> None:

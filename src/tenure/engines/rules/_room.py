@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tenure.engine import Notice, SessionItem
+import tenure.engine as e
 
 from ._names import decoded_name, encoded_name
 from ._queues import Queue, Queues
@@ -128,7 +128,7 @@ class Room:
             self._producers.move(producer, place=RESERVED)
             queue.producers -= 1
             queue.reserved += producer.count
-            self._state.hint(self._state.process(producer.session), queue.name, producer.name, Notice.ROOM)
+            self._state.hint(self._state.process(producer.session), queue.name, producer.name, e.Notice.ROOM)
 
     def drop(self, producer: Producer) -> None:
         """Remove a producer whose session has ended."""
@@ -136,9 +136,9 @@ class Room:
         self.remove(queue, producer)
         self.make_room(queue, producer.group)
 
-    def item(self, producer: Producer) -> SessionItem:
+    def item(self, producer: Producer) -> e.SessionItem:
         """Describe a producer as a part of its session."""
-        return SessionItem("producers", producer.queue, producer.name, producer.place == RESERVED, 0)
+        return e.SessionItem("producers", producer.queue, producer.name, producer.place == RESERVED, 0)
 
     def _first_in(self, queue: str, group: str) -> Producer:
         """The head of the line of a group in which producers wait."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from tenure.engine import Move, NewTask, Outcome, PutRequest, Record, SessionItem, Settle, Taken
+import tenure.engine as e
 
 from ._groups import Turn
 from ._pages import Position
@@ -88,7 +88,7 @@ class TaskRows(Protocol):
 
     # new tasks
 
-    def expect_tasks(self, queue: Any, requests: Sequence[PutRequest], /) -> None:
+    def expect_tasks(self, queue: Any, requests: Sequence[e.PutRequest], /) -> None:
         """Tasks of these requests will be put."""
         ...
 
@@ -96,7 +96,7 @@ class TaskRows(Protocol):
         self,
         queue: Any,
         task: int,
-        new: NewTask,
+        new: e.NewTask,
         place: int,
         ready_at: Moment,
         expires: Moment | None,
@@ -140,7 +140,7 @@ class TaskRows(Protocol):
         self,
         queue: Any,
         task: int,
-        new: NewTask,
+        new: e.NewTask,
         place: int,
         ready_at: Moment,
         expires: Moment | None,
@@ -161,23 +161,23 @@ class TaskRows(Protocol):
         """Delayed tasks that are due are waiting now: how many; where groups are named, also their ids and groups."""
         ...
 
-    def take(self, queue: Any, session: Any, want: int, /) -> Sequence[Taken]:
+    def take(self, queue: Any, session: Any, want: int, /) -> Sequence[e.Taken]:
         """Lease the next tasks without a group, at most so many."""
         ...
 
-    def take_turns(self, queue: Any, session: Any, turns: Sequence[Turn], /) -> Sequence[Taken]:
+    def take_turns(self, queue: Any, session: Any, turns: Sequence[Turn], /) -> Sequence[e.Taken]:
         """Lease a task for each of these turns of groups."""
         ...
 
     # leases
 
-    def leased(self, queue: Any, session: Any, settles: Sequence[Settle], /) -> dict[int, Any]:
+    def leased(self, queue: Any, session: Any, settles: Sequence[e.Settle], /) -> dict[int, Any]:
         """The tasks to be settled that the session has, by their ids."""
         ...
 
     def expect_settled(
-        self, queue: Any, accepted: list[tuple[Any, Settle]], /
-    ) -> Iterable[tuple[Task, Settle]]:
+        self, queue: Any, accepted: list[tuple[Any, e.Settle]], /
+    ) -> Iterable[tuple[Task, e.Settle]]:
         """These leases will be settled; the same with the groups of which something will be left."""
         ...
 
@@ -219,7 +219,7 @@ class TaskRows(Protocol):
         """A task is at this place, and leased no more. Hint those that follow it."""
         ...
 
-    def change(self, queue: Any, task: Any, op: Move, /) -> None:
+    def change(self, queue: Any, task: Any, op: e.Move, /) -> None:
         """A task that is not leased has another payload, priority or group. Hint those that follow it."""
         ...
 
@@ -247,15 +247,15 @@ class TaskRows(Protocol):
         """The holder of a task reports something. Hint those that follow the task."""
         ...
 
-    def outcome(self, queue: Any, task: int, /) -> Outcome | None:
+    def outcome(self, queue: Any, task: int, /) -> e.Outcome | None:
         """The result of a task that has ended."""
         ...
 
-    def unfinished_record(self, queue: Any, task: Any, state: str, /) -> Record:
+    def unfinished_record(self, queue: Any, task: Any, state: str, /) -> e.Record:
         """An unfinished task, to be shown in that state."""
         ...
 
-    def ended_record(self, queue: Any, task: int, /) -> Record | None:
+    def ended_record(self, queue: Any, task: int, /) -> e.Record | None:
         """The record of a task that has ended."""
         ...
 
@@ -263,11 +263,11 @@ class TaskRows(Protocol):
 
     def listed(
         self, queue: Any, state: str, after: Position, limit: int, /
-    ) -> Sequence[tuple[Position, Record | None]]:
+    ) -> Sequence[tuple[Position, e.Record | None]]:
         """The first tasks in a state behind a place, with their places; None for a record to be passed over."""
         ...
 
-    def held_by(self, session: Any, token: int, limit: int, /) -> Sequence[tuple[int, SessionItem]]:
+    def held_by(self, session: Any, token: int, limit: int, /) -> Sequence[tuple[int, e.SessionItem]]:
         """The first tasks that a session has, behind a token, with their tokens."""
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from tenure.engine import handlers
+import tenure.engine as e
 
 from ._barriers import PARTICIPANTS, Barriers
 from ._claims import CLAIMERS, Claims
@@ -85,7 +85,7 @@ class Rules:
             ],
         )
         readers = (holds, claims, barriers, rates, room, takers, tasks, families, rows, survey)
-        self.handlers = handlers(
+        self.handlers = e.handlers(
             sessions=self.sessions,
             holds=holds,
             claims=claims,

@@ -5,28 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from tenure.engine import (
-    BARRIER,
-    ENTRIES,
-    GROUPS,
-    HEALTH,
-    HOLDERS,
-    KEYED_TASK,
-    LIMITER,
-    NAMES,
-    RESOURCES,
-    SESSION,
-    TASK,
-    TASKS,
-    UNFINISHED_CHILDREN,
-    Health,
-    Index,
-    Page,
-    Reply,
-    Scan,
-    SessionItem,
-    SessionPage,
-)
+import tenure.engine as e
 
 from ._barriers import PARTICIPANTS, Barriers
 from ._claims import CLAIMERS, Claims
@@ -44,11 +23,11 @@ from ._tasks import Tasks
 class Survey(Protocol):
     """The indexes that each engine reads in its own way."""
 
-    def names(self, scan: Scan[Page[str]], /) -> Page[str]:
+    def names(self, scan: e.Scan[e.Page[str]], /) -> e.Page[str]:
         """The names of a kind."""
         ...
 
-    def health(self, scan: Scan[Page[Health]], /) -> Page[Health]:
+    def health(self, scan: e.Scan[e.Page[e.Health]], /) -> e.Page[e.Health]:
         """The health of the engine."""
         ...
 
@@ -81,32 +60,32 @@ class Scans:
             (state.table(TAKERS), takers.item),
         )
         """As `FAMILIES`: the tables of all but the tasks."""
-        self._readers: dict[Index[Any], Callable[[Any], Any]] = {
-            **dict.fromkeys(NAMES.values(), survey.names),
-            SESSION: self._items,
-            HEALTH: survey.health,
-            HOLDERS: holds.holders,
-            RESOURCES: claims.resources,
-            LIMITER: rates.limiter,
-            BARRIER: barriers.barrier,
-            **dict.fromkeys(TASKS.values(), tasks.listed),
-            TASK: tasks.one,
-            KEYED_TASK: tasks.one,
-            GROUPS: tasks.groups,
-            **dict.fromkeys((ENTRIES, UNFINISHED_CHILDREN), families.entries),
+        self._readers: dict[e.Index[Any], Callable[[Any], Any]] = {
+            **dict.fromkeys(e.NAMES.values(), survey.names),
+            e.SESSION: self._items,
+            e.HEALTH: survey.health,
+            e.HOLDERS: holds.holders,
+            e.RESOURCES: claims.resources,
+            e.LIMITER: rates.limiter,
+            e.BARRIER: barriers.barrier,
+            **dict.fromkeys(e.TASKS.values(), tasks.listed),
+            e.TASK: tasks.one,
+            e.KEYED_TASK: tasks.one,
+            e.GROUPS: tasks.groups,
+            **dict.fromkeys((e.ENTRIES, e.UNFINISHED_CHILDREN), families.entries),
         }
 
-    def scan(self, op: Scan[Any]) -> Any:
+    def scan(self, op: e.Scan[Any]) -> Any:
         if op.watch and self._state.session(op.watch) is None:
-            return Reply.GONE
+            return e.Reply.GONE
         return self._readers[op.index](op)
 
-    def _items(self, op: Scan[SessionPage]) -> SessionPage | Reply:
+    def _items(self, op: e.Scan[e.SessionPage]) -> e.SessionPage | e.Reply:
         session = self._state.session(op.key)
         if session is None:
-            return Reply.UNKNOWN
+            return e.Reply.UNKNOWN
         first, rank = place_in(op, 0, 0) or (0, 0)
-        placed: list[tuple[Position, SessionItem]] = []
+        placed: list[tuple[Position, e.SessionItem]] = []
         for place, family in list(enumerate(self._families))[first:]:
             left = op.limit + 1 - len(placed)
             if family is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from tenure.engine import CloseSession, OpenSession, Ping, RenewSession, Reply
+import tenure.engine as e
 
 from ._state import Session
 
@@ -52,31 +52,31 @@ class Sessions:
         self._state = state
         self._families = families
 
-    def ping(self, _op: Ping) -> Reply:
-        return Reply.OK
+    def ping(self, _op: e.Ping) -> e.Reply:
+        return e.Reply.OK
 
-    def open_session(self, op: OpenSession) -> Reply:
+    def open_session(self, op: e.OpenSession) -> e.Reply:
         session = self._state.session(op.key)
         if session is None:
             self._state.open(op.key, op.process, op.ttl)
         else:
             self._state.renew(session, op.ttl)
-        return Reply.OK
+        return e.Reply.OK
 
-    def renew_session(self, op: RenewSession) -> Reply:
+    def renew_session(self, op: e.RenewSession) -> e.Reply:
         session = self._state.session(op.key)
         if session is None:
-            return Reply.GONE
+            return e.Reply.GONE
         self._state.renew(session, session.ttl)
-        return Reply.OK
+        return e.Reply.OK
 
-    def close_session(self, op: CloseSession) -> Reply:
+    def close_session(self, op: e.CloseSession) -> e.Reply:
         session = self._state.session(op.key)
         if session is None:
-            return Reply.GONE
+            return e.Reply.GONE
         self._state.end(session)
         self.end_expired()
-        return Reply.OK
+        return e.Reply.OK
 
     def end_expired(self) -> None:
         """Drop what the ended sessions have, for as long as there are steps left."""

@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tenure.engine import (
-    EXPIRED_TTL,
-    Ends,
-    GoesBack,
-    Move,
-    Notice,
-    Settle,
-    Verdict,
-    Waits,
-    after_verdict,
-    without_verdict,
-)
+import tenure.engine as e
 
 from ._queues import DELAYED, ENDING, LEASED, Queue, Queues
 from ._room import Room
@@ -24,8 +13,8 @@ from ._rows import Task, TaskRows
 from ._state import Moment, Session, State
 from ._takers import Takers
 
-_UNTRIED = (Verdict.GIVE_BACK, Verdict.POSTPONE)
-_STAYS_AHEAD = (Verdict.RETRY, Verdict.POSTPONE, Verdict.WAIT, Verdict.WAIT_FOR)
+_UNTRIED = (e.Verdict.GIVE_BACK, e.Verdict.POSTPONE)
+_STAYS_AHEAD = (e.Verdict.RETRY, e.Verdict.POSTPONE, e.Verdict.WAIT, e.Verdict.WAIT_FOR)
 
 
 class Settling:
@@ -42,7 +31,7 @@ class Settling:
         self._takers = takers
 
     def settle_all(
-        self, queue: Queue, session: Session, settles: Sequence[Settle], *, at_once: bool = False
+        self, queue: Queue, session: Session, settles: Sequence[e.Settle], *, at_once: bool = False
     ) -> tuple[int, ...]:
         """Apply verdicts; the tokens of those that are refused. The caller offers what can be taken.
 
@@ -52,18 +41,18 @@ class Settling:
             return ()
         leases = self._rows.leased(queue, session, settles)
         refused: list[int] = []
-        accepted: list[tuple[Task, Settle]] = []
-        behind: list[tuple[Task, Settle]] = []
+        accepted: list[tuple[Task, e.Settle]] = []
+        behind: list[tuple[Task, e.Settle]] = []
         for settle in settles:
             lease = leases.get(settle.id)
             if at_once and lease is not None and lease.kin and self.families.unfinished(queue, lease.id):
                 lease = None
             if lease is None or lease.token != settle.token:
                 refused.append(settle.token)
-            elif settle.verdict in (Verdict.NOTE, Verdict.ALONE):
+            elif settle.verdict in (e.Verdict.NOTE, e.Verdict.ALONE):
                 if settle.failure:
                     self._rows.set_failure(lease, settle.failure)
-                if settle.verdict is Verdict.ALONE:
+                if settle.verdict is e.Verdict.ALONE:
                     self._rows.set_alone(lease)
             else:
                 del leases[settle.id]
@@ -75,12 +64,12 @@ class Settling:
             self._rows.write()
         return tuple(refused)
 
-    def _settle(self, queue: Queue, session: Session, accepted: Iterable[tuple[Task, Settle]]) -> None:
+    def _settle(self, queue: Queue, session: Session, accepted: Iterable[tuple[Task, e.Settle]]) -> None:
         groups = queue.groups
         for lease, settle in accepted:
             if settle.failure:
                 self._rows.set_failure(lease, settle.failure)
-            follows = after_verdict(
+            follows = e.after_verdict(
                 settle,
                 lease.attempts,
                 lease.deliveries,
@@ -91,7 +80,7 @@ class Settling:
             )
             if lease.group:
                 groups.unlease(lease.group)
-            if settle.verdict in _STAYS_AHEAD and not isinstance(follows, Ends):
+            if settle.verdict in _STAYS_AHEAD and not isinstance(follows, e.Ends):
                 groups.pin(lease.group, lease.id)
             self._after(queue, lease, follows, session)
             if settle.verdict in _UNTRIED:
@@ -114,7 +103,7 @@ class Settling:
         if task.group:
             queue.groups.unlease(task.group)
         self._rows.expect_end(queue, task_id)
-        follows = without_verdict(
+        follows = e.without_verdict(
             task.attempts,
             task.deliveries,
             task.max_deliveries,
@@ -130,16 +119,16 @@ class Settling:
         self._takers.offer(queue, queue.takeable - takeable)
 
     def _after(
-        self, queue: Queue, task: Task, follows: Ends | GoesBack | Waits, session: Session | None = None
+        self, queue: Queue, task: Task, follows: e.Ends | e.GoesBack | e.Waits, session: Session | None = None
     ) -> None:
         queue.stops -= task.stop is not None
-        if isinstance(follows, Waits):
+        if isinstance(follows, e.Waits):
             if self.families.wait(queue, task, follows):
                 return
-            follows = GoesBack(task.attempts, task.attempts, None)
+            follows = e.GoesBack(task.attempts, task.attempts, None)
         elif task.kin and self.families.keep(queue, task, follows):
             return
-        if isinstance(follows, Ends):
+        if isinstance(follows, e.Ends):
             self.end(queue, task, follows, session)
         else:
             was_ready = min(task.ready_at, self._state.moment)  # wherever the clock was set back to
@@ -154,7 +143,7 @@ class Settling:
         if place == DELAYED:
             self._takers.offer_sooner(queue, due)
 
-    def postpone(self, queue: Queue, task: Task, op: Move) -> None:
+    def postpone(self, queue: Queue, task: Task, op: e.Move) -> None:
         """A task that is in no order goes back as the move says; the caller offers what can be taken."""
         former, state = task.group, self._state
         if op.group is not None and op.group != former:
@@ -175,7 +164,7 @@ class Settling:
             if not task.stop:
                 queue.stops += task.stop is None
                 process = self._rows.stop(queue, task, self._state.rank(), ttl)
-                self._state.hint(process, queue.name, str(task.token), Notice.STOP)
+                self._state.hint(process, queue.name, str(task.token), e.Notice.STOP)
                 if task.kin:
                     self.families.sweep_children(queue, task)
         elif task.place == ENDING:
@@ -186,7 +175,7 @@ class Settling:
     def end_untaken(self, queue: Queue, task: Task, state: str, ttl: float | None) -> None:
         """A task that is not leased ends; "purged", it leaves no record."""
         queue.dequeue(task.place, task.group)
-        ends = Ends(state, task.attempts, b"", ttl)
+        ends = e.Ends(state, task.attempts, b"", ttl)
         if not (task.kin and self.families.keep(queue, task, ends)):
             self._rows.expect_end(queue, task.id)
             self.end(queue, task, ends)
@@ -199,9 +188,9 @@ class Settling:
         if queue.producers or queue.groups.producers:
             self._room.make_room(queue, group)
         if not queue.live:
-            self._state.notify_watchers("drain", queue.name, Notice.DRAINED)
+            self._state.notify_watchers("drain", queue.name, e.Notice.DRAINED)
 
-    def end(self, queue: Queue, task: Task, ends: Ends, session: Session | None = None) -> None:
+    def end(self, queue: Queue, task: Task, ends: e.Ends, session: Session | None = None) -> None:
         """A task, neither leased nor in an order, has ended, settled by the session if there is one."""
         state, ttl = self._state, ends.ttl
         self.remove(queue, task.id, task.group)
@@ -246,6 +235,6 @@ class Settling:
             return
         if task.place >= LEASED or task.kin:
             rows.set_expiry(queue, task, None)
-        self.cancel(queue, task, EXPIRED_TTL, "expired")
+        self.cancel(queue, task, e.EXPIRED_TTL, "expired")
         if task.kin:
             rows.write()

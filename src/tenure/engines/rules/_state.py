@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from tenure.engine import Broken, Claimed, Granted, Notice, Tripped
+import tenure.engine as e
 
 from ._tables import Layout, Table
 
-News = Granted | Claimed | Tripped | Broken | Notice
+News = e.Granted | e.Claimed | e.Tripped | e.Broken | e.Notice
 """The subject of a hint."""
 
 Moment: TypeAlias = Any
@@ -123,6 +123,6 @@ class State(Protocol):
         """Hint the open session of that name once, when the task of a queue has ended or changed."""
         ...
 
-    def notify_watchers(self, kind: str, key: str, notice: Notice, /) -> None:
+    def notify_watchers(self, kind: str, key: str, notice: e.Notice, /) -> None:
         """Hint the sessions that have subscribed to the object."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from tenure.engine import Notice, SessionItem
+import tenure.engine as e
 
 from ._queues import Queue, Queues
 from ._rows import TaskRows, earlier
@@ -64,7 +64,7 @@ class Takers:
             taker = self._takers.first("rank", queue.name)
             assert taker is not None
             self._remove(queue, taker)
-            self._state.hint(self._state.process(taker.session), queue.name, "", Notice.READY)
+            self._state.hint(self._state.process(taker.session), queue.name, "", e.Notice.READY)
             count -= taker.want
 
     def offer_sooner(self, queue: Queue, due: Moment | None) -> None:
@@ -89,9 +89,9 @@ class Takers:
         """The session of an idle taker has ended."""
         self._remove(self._queues.get(taker.queue), taker)
 
-    def item(self, taker: Taker) -> SessionItem:
+    def item(self, taker: Taker) -> e.SessionItem:
         """Describe a taker as a part of its session."""
-        return SessionItem("takers", taker.queue, "", held=False, token=0)
+        return e.SessionItem("takers", taker.queue, "", held=False, token=0)
 
     def _remove(self, queue: Queue, taker: Taker) -> None:
         self._takers.remove(taker)

@@ -7,31 +7,7 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
-from tenure.engine import (
-    DEFAULT_TEXTS,
-    ENDED,
-    KEYED_TASK,
-    Complete,
-    CompleteAll,
-    Configure,
-    Configured,
-    Exchange,
-    Exchanged,
-    GetResult,
-    GroupCounts,
-    Outcome,
-    Page,
-    Progress,
-    Record,
-    Reply,
-    Scan,
-    SetPaused,
-    Setting,
-    Taken,
-    TaskPage,
-    Unfinished,
-    settings_of,
-)
+import tenure.engine as e
 
 from ._pages import page_of, place_in
 from ._queues import LEASED, Queue, Queues
@@ -45,7 +21,7 @@ _PLACES: dict[str, tuple[str | int, ...]] = {
     "waiting": ("", 0, 0, 0),
     "delayed": (0, 0),
     **dict.fromkeys(("leased", "suspended", "ending"), (0,)),
-    **dict.fromkeys(("ended", *ENDED), (0,)),
+    **dict.fromkeys(("ended", *e.ENDED), (0,)),
 }
 """Of what a place in a listing is made: group, priority, time and id; time and id; token or id; rank of the ending."""
 
@@ -63,7 +39,7 @@ class Tasks:
         self._takers = takers
         self._settling = settling
 
-    def exchange(self, op: Exchange) -> Exchanged | Reply:
+    def exchange(self, op: e.Exchange) -> e.Exchanged | e.Reply:
         state, takers = self._state, self._takers
         known = state.cached_reply(op.session, op.n, name := f"exchange {op.key}")
         if known is not None:
@@ -84,7 +60,7 @@ class Tasks:
         takers.offer(queue, newly_takeable)
         stops = self._rows.stops(queue, session) if queue.stops else ()
         again = state.ask_again_in(state.clock_time(takers.due(queue)))
-        answer = Exchanged(tuple(tasks), refused, stops, bool(queue.paused), again, queue.revision)
+        answer = e.Exchanged(tuple(tasks), refused, stops, bool(queue.paused), again, queue.revision)
         state.cache_reply(op.session, op.n, name, answer)
         return answer
 
@@ -99,7 +75,7 @@ class Tasks:
             for task, group in in_groups:
                 queue.groups.add(group, task)
 
-    def _take(self, queue: Queue, session: Session, want: int) -> Sequence[Taken]:
+    def _take(self, queue: Queue, session: Session, want: int) -> Sequence[e.Taken]:
         if queue.paused or not queue.waiting or want <= 0:
             return ()
         if queue.groups.named:
@@ -111,7 +87,7 @@ class Tasks:
 
     def _take_at_pace(
         self, queue: Queue, session: Session, want: int, takeable: int
-    ) -> tuple[Sequence[Taken], int]:
+    ) -> tuple[Sequence[e.Taken], int]:
         """Take what may start now of a queue that has a rate or a pace, or whose groups have.
 
         Return how many tasks more can be taken, too, where so many could be before.
@@ -130,22 +106,22 @@ class Tasks:
             return tasks, queue.waiting
         return tasks, queue.takeable - takeable + again
 
-    def complete(self, op: Complete) -> Reply:
+    def complete(self, op: e.Complete) -> e.Reply:
         """Settle a task within a transaction of the user's."""
-        refused = self.complete_all(CompleteAll(op.session, op.key, (op.settle,)))
-        if isinstance(refused, Reply):
+        refused = self.complete_all(e.CompleteAll(op.session, op.key, (op.settle,)))
+        if isinstance(refused, e.Reply):
             return refused
         if not refused:
-            return Reply.OK
+            return e.Reply.OK
         task = self._rows.task(self._queues.get(op.key), op.settle.id)
         is_leased = task is not None and task.token == op.settle.token and task.kin
-        return Reply.CHILDREN if is_leased else Reply.REFUSED
+        return e.Reply.CHILDREN if is_leased else e.Reply.REFUSED
 
-    def complete_all(self, op: CompleteAll) -> tuple[int, ...] | Reply:
+    def complete_all(self, op: e.CompleteAll) -> tuple[int, ...] | e.Reply:
         """Settle tasks within a transaction of the user's."""
         session = self._state.session(op.session)
         if session is None:
-            return Reply.GONE
+            return e.Reply.GONE
         queue: Queue = self._queues.get(op.key)
         takeable = queue.takeable
         refused = self._settling.settle_all(queue, session, op.settle, at_once=True)
@@ -154,51 +130,51 @@ class Tasks:
 
     # single tasks
 
-    def progress(self, op: Progress) -> Reply:
+    def progress(self, op: e.Progress) -> e.Reply:
         queue = self._queues.find(op.key)
         task = None if queue is None else self._rows.task(queue, op.id)
         if task is None or task.place != LEASED or task.token != op.token:
-            return Reply.REFUSED
+            return e.Reply.REFUSED
         self._rows.set_progress(queue, op.id, op.data)
-        return Reply.REQUESTED if task.stop else Reply.OK
+        return e.Reply.REQUESTED if task.stop else e.Reply.OK
 
-    def get_result(self, op: GetResult) -> Outcome | Unfinished | Reply:
+    def get_result(self, op: e.GetResult) -> e.Outcome | e.Unfinished | e.Reply:
         state = self._state
         if op.watch and state.session(op.watch) is None:
-            return Reply.GONE
+            return e.Reply.GONE
         queue = self._queues.find(op.key)
         if queue is None:
-            return Reply.UNKNOWN
+            return e.Reply.UNKNOWN
         task = self._rows.task(queue, op.id)
         if task is None:
-            return self._rows.outcome(queue, op.id) or Reply.UNKNOWN
+            return self._rows.outcome(queue, op.id) or e.Reply.UNKNOWN
         if op.watch:
             state.watch_task("task", op.key, op.id, op.watch)
-        return Unfinished(self._state_of(task), state.ask_again_in())
+        return e.Unfinished(self._state_of(task), state.ask_again_in())
 
-    def one(self, op: Scan[TaskPage]) -> TaskPage:
+    def one(self, op: e.Scan[e.TaskPage]) -> e.TaskPage:
         """The task with an id, or the task that has a key."""
         state, queue = self._state, self._queues.find(op.key)
-        owner = queue and self._rows.owner(queue, op.only) if op.index is KEYED_TASK else None
-        task_id = owner.id if owner else 0 if op.index is KEYED_TASK else int(op.only)
+        owner = queue and self._rows.owner(queue, op.only) if op.index is e.KEYED_TASK else None
+        task_id = owner.id if owner else 0 if op.index is e.KEYED_TASK else int(op.only)
         task = queue and self._rows.task(queue, task_id)
         if task is None:
             record = queue and self._rows.ended_record(queue, task_id)
-            return TaskPage((record,) if record else (), ask_again_in=state.ask_again_in())
+            return e.TaskPage((record,) if record else (), ask_again_in=state.ask_again_in())
         if op.watch:
             state.watch_task("change", op.key, task_id, op.watch)
         moments = (task.deadline,) if task.place >= LEASED else (task.ready_at, task.expires)
         change = min((when for when in moments if when is not None and when > state.moment), default=None)
         record = self._rows.unfinished_record(queue, task, self._state_of(task))
-        return TaskPage((record,), ask_again_in=state.ask_again_in(state.clock_time(change)))
+        return e.TaskPage((record,), ask_again_in=state.ask_again_in(state.clock_time(change)))
 
-    def listed(self, op: Scan[Page[Record]]) -> Page[Record]:
+    def listed(self, op: e.Scan[e.Page[e.Record]]) -> e.Page[e.Record]:
         """The tasks in a state."""
         after, queue = place_in(op, *_PLACES[op.index.name]), self._queues.find(op.key)
         rows = queue and self._rows.listed(queue, op.index.name, after, op.limit + 1)
         return page_of(op, rows or ())
 
-    def groups(self, op: Scan[Page[GroupCounts]]) -> Page[GroupCounts]:
+    def groups(self, op: e.Scan[e.Page[e.GroupCounts]]) -> e.Page[e.GroupCounts]:
         after, queue = place_in(op, 0, ""), self._queues.find(op.key)
         rows = queue.group_rows.longest(after, op.limit + 1) if queue else ()
         if queue and queue.groups.is_paced:
@@ -215,11 +191,11 @@ class Tasks:
 
     # settings
 
-    def set_paused(self, op: SetPaused) -> Reply:
+    def set_paused(self, op: e.SetPaused) -> e.Reply:
         queue: Queue = self._queues.get(op.key)
         if op.seconds is None and op.paused:
             queue.paused = True
-            return Reply.OK
+            return e.Reply.OK
         due, takeable, was_closed = self._takers.due(queue), queue.takeable, queue.groups.closed_until > -inf
         until = queue.groups.hold_off(op.group, op.seconds or 0.0)
         if op.seconds is None:
@@ -230,17 +206,17 @@ class Tasks:
         if op.seconds and op.seconds > 0:
             queue.keep_until = max(queue.keep_until, self._state.after(until - self._state.now))
         self._takers.offer_sooner(queue, due)
-        return Reply.OK
+        return e.Reply.OK
 
-    def configure(self, op: Configure) -> Configured:
+    def configure(self, op: e.Configure) -> e.Configured:
         state, queue = self._state, self._queues.get(op.key) if op.changes else self._queues.find(op.key)
         if queue is None:
-            return Configured((), 0)
+            return e.Configured((), 0)
         record = self._rows.settings(queue)
         changes: dict[str, tuple[str, Any, str]] = {}
         for name, text in op.changes:
             known = record.get(name)
-            if text != (known[0] if known else DEFAULT_TEXTS[name]) and not (known and op.missing):
+            if text != (known[0] if known else e.DEFAULT_TEXTS[name]) and not (known and op.missing):
                 changes[name] = text, state.moment, op.by
         if changes:
             record = record | changes
@@ -249,14 +225,14 @@ class Tasks:
             queue.keep_record(state)
             self._have(queue, {name: text for name, (text, *_) in record.items()})
         fields = [
-            Setting(n, text, state.seconds_since(at), by) for n, (text, at, by) in sorted(record.items())
+            e.Setting(n, text, state.seconds_since(at), by) for n, (text, at, by) in sorted(record.items())
         ]
-        return Configured(tuple(fields), queue.revision)
+        return e.Configured(tuple(fields), queue.revision)
 
     def _have(self, queue: Queue, texts: Mapping[str, str]) -> None:
         """The queue has other settings."""
         due, takeable, was_closed = self._takers.due(queue), queue.takeable, queue.groups.closed_until > -inf
-        queue.settings = settings_of(texts.items())
+        queue.settings = e.settings_of(texts.items())
         queue.groups.set(queue.settings)
         self._room.make_room_in_groups(queue)
         self._room.admit(queue)

@@ -13,8 +13,8 @@ import anyio
 from anyio import TASK_STATUS_IGNORED, CancelScope
 from anyio.abc import TaskStatus
 
+import tenure.engine as e
 from tenure.arguments import Seconds, check_flag, check_seconds
-from tenure.engine import A, Batches, Engine, Enlisted, Enlistment, Hint, Notice, Operation
 from tenure.errors import EngineError
 
 from ._busy_retry import BusyRetry
@@ -25,7 +25,7 @@ from ._link import Link
 __all__ = ("SqliteEngine",)
 
 
-class SqliteEngine(Engine):
+class SqliteEngine(e.Engine):
     """Keeps everything in the SQLite file at `path`, which is made if need be; its directory must exist.
 
     All processes of one machine that open the file share its state. `synchronous` is "NORMAL" (safe against the death
@@ -67,9 +67,9 @@ class SqliteEngine(Engine):
         self._inline = check_flag("inline", inline)
         self._synchronous = synchronous
         self._busy_timeout = check_seconds("busy_timeout", busy_timeout)
-        self._listeners: dict[str, Callable[[Hint], None]] = {}
+        self._listeners: dict[str, Callable[[e.Hint], None]] = {}
         self._link: Link | None = None
-        self._batches = Batches(str(self._path))
+        self._batches = e.Batches(str(self._path))
         self._users = 0
         settings = {"synchronous": synchronous, "busy_timeout": busy_timeout}
         self._another = None if clock or inline else partial(SqliteEngine, self._path, **settings)
@@ -79,11 +79,11 @@ class SqliteEngine(Engine):
         state = "closed" if self._link is None else "open"
         return f"<SqliteEngine {str(self._path)!r} {state}>"
 
-    def another(self) -> Engine | None:
+    def another(self) -> e.Engine | None:
         """An engine over the same file, unless the clock is a test's."""
         return self._another and self._another()
 
-    def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
+    def submit(self, operation: e.Operation[Any], on_answer: Callable[[Any], object], /) -> None:
         """Apply an operation in the next transaction; see `tenure.engine.Engine.submit`.
 
         The answer is `StoreUnavailable`, with nothing applied, when the engine does not serve or other processes kept
@@ -91,14 +91,14 @@ class SqliteEngine(Engine):
         """
         self._batches.submit(operation, on_answer)
 
-    def enlist(self, operation: Enlisted[A], /) -> Enlistment[A]:
+    def enlist(self, operation: e.Enlisted[e.A], /) -> e.Enlistment[e.A]:
         """Apply an operation in the user's transaction, on their own sqlite3 connection to the same file."""
-        return Enlistment(partial(apply_enlisted, self._path, self._clocks, operation))
+        return e.Enlistment(partial(apply_enlisted, self._path, self._clocks, operation))
 
     async def serve(
         self,
         process: str,
-        deliver: Callable[[Hint], None],
+        deliver: Callable[[e.Hint], None],
         *,
         task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
     ) -> None:
@@ -110,9 +110,11 @@ class SqliteEngine(Engine):
         async with self._linked() as link:
             await link.serve(process, deliver, partial(self._started, process, deliver, task_status))
 
-    def _started(self, process: str, deliver: Callable[[Hint], None], task_status: TaskStatus[None]) -> None:
+    def _started(
+        self, process: str, deliver: Callable[[e.Hint], None], task_status: TaskStatus[None]
+    ) -> None:
         task_status.started()
-        deliver(Hint(process, "", "", Notice.MISSED))
+        deliver(e.Hint(process, "", "", e.Notice.MISSED))
 
     @asynccontextmanager
     async def _linked(self) -> AsyncGenerator[Link]:

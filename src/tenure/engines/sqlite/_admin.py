@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tenure.engine import (
-    CAP,
-    Count,
-    Move,
-    MovedCount,
-    QueueCounts,
-    Reply,
-)
+import tenure.engine as e
 from tenure.engines.rules import (
     DELAYED,
     LEASED,
@@ -42,9 +35,9 @@ class Admin:
     _settling: Settling
     _families: Families
 
-    def move(self, op: Move) -> MovedCount | Reply:
+    def move(self, op: e.Move) -> e.MovedCount | e.Reply:
         if self._queues.find(op.key) is None:
-            return MovedCount(0)
+            return e.MovedCount(0)
         queue = self._queues.get(op.key)  # a queue that is used keeps its record
         takeable = queue.takeable
         move = {
@@ -55,16 +48,16 @@ class Admin:
         }[op.to]
         moved = sum(move(queue, task, op) for task in op.ids)
         self._takers.offer(queue, queue.takeable - takeable)
-        return MovedCount(moved)
+        return e.MovedCount(moved)
 
-    def _unfinished(self, queue: Queue, task_id: int, op: Move) -> Task | None:
+    def _unfinished(self, queue: Queue, task_id: int, op: e.Move) -> Task | None:
         """The task, if it has not ended and is in the state of the move."""
         task = self._rows.task(queue, task_id)
         if task is None or op.state not in ("", shown_state(task, self._state.moment)):
             return None
         return task
 
-    def _cancel(self, queue: Queue, task_id: int, op: Move) -> bool:
+    def _cancel(self, queue: Queue, task_id: int, op: e.Move) -> bool:
         task = self._unfinished(queue, task_id, op)
         if task is None:
             return False
@@ -72,7 +65,7 @@ class Admin:
         self._rows.write()
         return True
 
-    def _postpone(self, queue: Queue, task_id: int, op: Move) -> bool:
+    def _postpone(self, queue: Queue, task_id: int, op: e.Move) -> bool:
         state = self._state
         task = self._unfinished(queue, task_id, op)
         if task is None or task.place >= LEASED:
@@ -91,7 +84,7 @@ class Admin:
         self._rows.write()
         return True
 
-    def _purge(self, queue: Queue, task_id: int, op: Move) -> bool:
+    def _purge(self, queue: Queue, task_id: int, op: e.Move) -> bool:
         if (task := self._unfinished(queue, task_id, op)) is not None:
             if task.place >= LEASED:
                 return False
@@ -112,7 +105,7 @@ class Admin:
                 forget_family(state, queue.name, task_id)
         return True
 
-    def _requeue(self, queue: Queue, task: int, op: Move) -> bool:
+    def _requeue(self, queue: Queue, task: int, op: e.Move) -> bool:
         """Make a dead task ready, unless another one has its key, or it is a child."""
         state = self._state
         row = state.one(TASKS.dead_one, id=task, queue=queue.id)
@@ -138,11 +131,11 @@ class Admin:
         queue.enqueue(task, name, state.moment, state.moment)
         return True
 
-    def count(self, op: Count) -> QueueCounts | Reply:
+    def count(self, op: e.Count) -> e.QueueCounts | e.Reply:
         state = self._state
         session = state.session(op.watch) if op.watch else None
         if op.watch and session is None:
-            return Reply.GONE
+            return e.Reply.GONE
         queue = self._queues.find(op.key) or Queue(state, 0, None, 0, op.key)
         groups = queue.groups
         if session is not None and queue.live:
@@ -155,7 +148,7 @@ class Admin:
             recounted = state.one(TASKS.recount, queue=queue.id)
             waiting, delayed, leased, suspended, ending, dead, unfinished = recounted
         if delayed:
-            due = len(state.all(TASKS.are_due, queue=queue.id, now=state.moment, limit=CAP))
+            due = len(state.all(TASKS.are_due, queue=queue.id, now=state.moment, limit=e.CAP))
         return queue.counts(
             waiting=waiting + due,
             delayed=delayed - due,

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from tenure.engine import Move, Notice, how_many_to_forget
+import tenure.engine as e
 from tenure.engines.rules import Task, encoded_name, forget_family
 
 from ._queue import Queue, Queues
@@ -55,14 +55,14 @@ class Endings:
         if watchers:
             self._state.run(SESSIONS.fired, kind="task", key=queue.name, task=task)
             for process in watchers:
-                self._state.hint(process, queue.name, str(task), Notice.FINISHED)
+                self._state.hint(process, queue.name, str(task), e.Notice.FINISHED)
 
     def release(
         self, _queue: Queue, task: Task, place: int, ready_at: int, attempts: int, deliveries: int
     ) -> None:
         self._returned.append((task.id, place, ready_at, attempts, deliveries))
 
-    def change(self, _queue: Queue, task: Task, op: Move) -> None:
+    def change(self, _queue: Queue, task: Task, op: e.Move) -> None:
         if (op.payload, op.priority, op.group) != (None, None, None):
             group = None if op.group is None else encoded_name(op.group)
             run = self._state.run
@@ -108,4 +108,4 @@ class Endings:
         """Forget outdated records: a few at a time, and more than can have come since."""
         state = self._state
         if state.soonest.record is not None and state.soonest.record <= state.moment:
-            state.run(TASKS.forget, now=state.moment, count=how_many_to_forget(self._count))
+            state.run(TASKS.forget, now=state.moment, count=e.how_many_to_forget(self._count))

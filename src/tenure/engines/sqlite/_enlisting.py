@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from tenure.engine import A, Enlisted
+import tenure.engine as e
 
 from ._clock import Clocks
 from ._executor import Executor
@@ -17,8 +17,8 @@ _LOCK = "DELETE FROM meta WHERE 0"
 
 
 def apply_enlisted(
-    path: Path, clocks: Clocks, operation: Enlisted[A], db: sqlite3.Connection, _: object
-) -> A:
+    path: Path, clocks: Clocks, operation: e.Enlisted[e.A], db: sqlite3.Connection, _: object
+) -> e.A:
     """Apply it. Raises `TypeError`, `ValueError` (another file), `RuntimeError` (outside of a transaction)."""
     if not isinstance(db, sqlite3.Connection):  # pyright: ignore[reportUnnecessaryIsInstance] users choose it
         raise TypeError(f"connection must be one to SQLite, not {db!r}")

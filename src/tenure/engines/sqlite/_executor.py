@@ -11,19 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from tenure.engine import (
-    CAP,
-    A,
-    Complete,
-    CompleteAll,
-    Enlisted,
-    Hint,
-    Operation,
-    PutOne,
-    Reply,
-    clamp_durations,
-    how_many_to_forget,
-)
+import tenure.engine as e
 from tenure.engines.rules import Rules
 from tenure.errors import StoreUnavailable
 
@@ -55,7 +43,7 @@ class Executor:
         db: sqlite3.Connection,
         clocks: Clocks,
         *,
-        cap: int = CAP,
+        cap: int = e.CAP,
         retry: BusyRetry | None = None,
         served: Callable[[str], bool] = lambda _: True,
         path: str = "",
@@ -73,26 +61,26 @@ class Executor:
         )
         self._handlers = rules.handlers
         self._handlers |= {
-            PutOne: rules.producers.put_one,
-            Complete: rules.tasks.complete,
-            CompleteAll: rules.tasks.complete_all,
+            e.PutOne: rules.producers.put_one,
+            e.Complete: rules.tasks.complete,
+            e.CompleteAll: rules.tasks.complete_all,
         }
 
-    def execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint], set[str]]:
+    def execute(self, operations: Sequence[e.Operation[Any]]) -> tuple[list[Any], list[e.Hint], set[str]]:
         """Answers, hints for processes served here, and the other processes for which there are hints in the file.
 
         Raises `StoreUnavailable` when another writer did not make way: then nothing was applied. Each operation that
         fails is answered with an `EngineError`, and was not applied.
         """
         try:
-            return self._execute_in_room([clamp_durations(operation) for operation in operations])
+            return self._execute_in_room([e.clamp_durations(operation) for operation in operations])
         except StoreUnavailable:
             raise
         except Exception as problem:  # noqa: BLE001 whatever it is, it concerns the operation alone
             if len(operations) == 1:
                 return [explain(self._path, problem)], [], set()
         answers: list[Any] = []
-        hints: list[Hint] = []
+        hints: list[e.Hint] = []
         others: set[str] = set()
         for operation in operations:
             answer, more_hints, for_others = self.execute([operation])
@@ -102,8 +90,8 @@ class Executor:
         return answers, hints, others
 
     def _execute_in_room(
-        self, operations: Sequence[Operation[Any]]
-    ) -> tuple[list[Any], list[Hint], set[str]]:
+        self, operations: Sequence[e.Operation[Any]]
+    ) -> tuple[list[Any], list[e.Hint], set[str]]:
         try:
             return self._execute(operations)
         except sqlite3.OperationalError as problem:
@@ -112,7 +100,7 @@ class Executor:
         self._room.use_log_again()
         return self._execute(operations)
 
-    def _execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint], set[str]]:
+    def _execute(self, operations: Sequence[e.Operation[Any]]) -> tuple[list[Any], list[e.Hint], set[str]]:
         self._retry.run(self._begin)
         try:
             self._room.begin()
@@ -127,11 +115,11 @@ class Executor:
         state.replies.committed()
         return answers, [hint for hint in state.hints if self._served(hint.process)], others
 
-    def apply_enlisted(self, operation: Enlisted[A]) -> A:
+    def apply_enlisted(self, operation: e.Enlisted[e.A]) -> e.A:
         """Apply one operation in a transaction that its owner has begun, and ends."""
-        return self._write(partial(self._apply_enlisted, clamp_durations(operation)))[0]
+        return self._write(partial(self._apply_enlisted, e.clamp_durations(operation)))[0]
 
-    def _apply_enlisted(self, operation: Enlisted[A]) -> A:
+    def _apply_enlisted(self, operation: e.Enlisted[e.A]) -> e.A:
         # as far as the step budget goes: the user's transaction is to stay short, and the remaining work does not
         # concern it
         self._state.steps_left = self._state.cap
@@ -145,7 +133,7 @@ class Executor:
         self._queues.begin()
         self._rows.begin()
         result = step()
-        few = how_many_to_forget(state.operations)
+        few = e.how_many_to_forget(state.operations)
         self._rows.forget_records()
         for what, forget in (
             ("limiter", rules.rates.forget),
@@ -161,7 +149,7 @@ class Executor:
         state.save()
         return result, others
 
-    def _apply(self, operation: Operation[Any]) -> Any:
+    def _apply(self, operation: e.Operation[Any]) -> Any:
         state = self._state
         state.operations += 1
         state.steps_left, state.unfinished = state.cap, False
@@ -171,7 +159,7 @@ class Executor:
             answer = self._handlers[type(operation)](operation)
             if state.soonest.sweep is not None and state.soonest.sweep <= state.now:
                 self._rules.families.sweep()
-        return Reply.MORE if state.unfinished else answer
+        return e.Reply.MORE if state.unfinished else answer
 
     def _clear_up(self) -> None:
         """Do what time has made due, as far as the step budget goes."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from tenure.engine import Hint, Operation
+import tenure.engine as e
 from tenure.errors import EngineError
 
 from ._busy_retry import BusyRetry
@@ -63,7 +63,7 @@ class File:
             with _neighbours_lock:
                 _neighbours.setdefault(self.identity, WeakSet()).add(self)
 
-    def execute(self, operations: Sequence[Operation[Any]]) -> tuple[list[Any], list[Hint]]:
+    def execute(self, operations: Sequence[e.Operation[Any]]) -> tuple[list[Any], list[e.Hint]]:
         """Apply a batch; see `Executor.execute`. Raises `FileLostError`."""
         self._presence.check()
         if self._old_sessions:
@@ -88,7 +88,7 @@ class File:
         except sqlite3.Error as problem:
             raise explain(self._path, problem) from problem
 
-    def check(self, processes: Container[str]) -> tuple[bool, list[Hint]]:
+    def check(self, processes: Container[str]) -> tuple[bool, list[e.Hint]]:
         """True if another connection has changed the file since the last check, and the hints for the processes.
 
         Raises `FileLostError`.

@@ -14,7 +14,7 @@ from math import inf
 from operator import attrgetter
 from typing import Any
 
-from tenure.engine import GroupCounts
+import tenure.engine as e
 from tenure.engines.rules import Group, Groups, GroupSettings, Position, Turn, decoded_name, encoded_name
 
 from ._sql import GROUPS
@@ -146,14 +146,14 @@ class GroupRows:
         self._groups.clear()
         return self._state.run(GROUPS.delete_ended, queue=self._queue, ids=str(list(tasks))).rowcount
 
-    def longest(self, after: Position, limit: int) -> list[tuple[Position, GroupCounts]]:
+    def longest(self, after: Position, limit: int) -> list[tuple[Position, e.GroupCounts]]:
         self._write()
         less, name = after or (-(2**63), "")
         rows = self._state.all(
             GROUPS.longest, queue=self._queue, less=less, name=encoded_name(name), limit=limit
         )
         return [
-            ((-unfinished, name), GroupCounts(name, *counts))
+            ((-unfinished, name), e.GroupCounts(name, *counts))
             for name, unfinished, *counts in ((decoded_name(raw), *row) for raw, *row in rows)
         ]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
-from tenure.engine import Broken, Claimed, Granted, Hint, Notice, Tripped, how_many_to_forget
+import tenure.engine as e
 
 from ._sql import HINTS
 from ._state import State
@@ -16,13 +16,13 @@ _KEPT_FOR = 60_000_000
 """Microseconds for which a hint is kept; a process that reads later asks the engine instead."""
 
 
-def write_hints(state: State, hints: Sequence[Hint]) -> set[str]:
+def write_hints(state: State, hints: Sequence[e.Hint]) -> set[str]:
     """Store the hints, and forget old ones; return the processes that have to read them."""
     for hint in hints:
         news = _encode(hint.news)
         state.run(HINTS.write, process=hint.process, at=state.moment, key=hint.key, name=hint.name, news=news)
     if hints:
-        state.run(HINTS.forget, before=state.moment - _KEPT_FOR, count=how_many_to_forget(len(hints)))
+        state.run(HINTS.forget, before=state.moment - _KEPT_FOR, count=e.how_many_to_forget(len(hints)))
     return {hint.process for hint in hints}
 
 
@@ -37,45 +37,45 @@ class Mailbox:
         """From now on read the hints for a process."""
         self._seen[process] = self._run(HINTS.last)[0][0] or 0
 
-    def read(self, processes: Container[str]) -> list[Hint]:
+    def read(self, processes: Container[str]) -> list[e.Hint]:
         """The hints that came since, for the processes that are still served."""
-        hints: list[Hint] = []
+        hints: list[e.Hint] = []
         for process, seen in list(self._seen.items()):
             if process not in processes:
                 del self._seen[process]
                 continue
             for number, key, name, news in self._run(HINTS.read, process=process, seen=seen):
-                hints.append(Hint(process, key, name, _decode(news)))
+                hints.append(e.Hint(process, key, name, _decode(news)))
                 self._seen[process] = number
         return hints
 
 
-def _encode(news: Granted | Claimed | Tripped | Broken | Notice) -> str:
+def _encode(news: e.Granted | e.Claimed | e.Tripped | e.Broken | e.Notice) -> str:
     match news:
-        case Notice():
+        case e.Notice():
             parts: tuple[Any, ...] = ("notice", news.value)
-        case Granted(token):
+        case e.Granted(token):
             parts = ("granted", token)
-        case Claimed(resource, metadata, token):
+        case e.Claimed(resource, metadata, token):
             parts = ("claimed", resource, encode(metadata), token)
-        case Tripped(generation, place):
+        case e.Tripped(generation, place):
             parts = ("tripped", generation, place)
-        case Broken(generation):
+        case e.Broken(generation):
             parts = ("broken", generation)
     return json.dumps(parts)
 
 
-def _decode(text: str) -> Granted | Claimed | Tripped | Broken | Notice:
+def _decode(text: str) -> e.Granted | e.Claimed | e.Tripped | e.Broken | e.Notice:
     match json.loads(text):
         case ["granted", token]:
-            return Granted(token)
+            return e.Granted(token)
         case ["claimed", resource, metadata, token]:
-            return Claimed(resource, decode(metadata), token)
+            return e.Claimed(resource, decode(metadata), token)
         case ["tripped", generation, place]:
-            return Tripped(generation, place)
+            return e.Tripped(generation, place)
         case ["broken", generation]:
-            return Broken(generation)
+            return e.Broken(generation)
         case [_, notice]:
-            return Notice(notice)
+            return e.Notice(notice)
         case _:
-            return Notice.MISSED
+            return e.Notice.MISSED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.engine import EXPIRED_TTL, NewTask
+import tenure.engine as e
 from tenure.engines.rules import Owner, encoded_name
 
 from ._queue import Queue, Queues
@@ -31,13 +31,13 @@ class Keys:
         self._state.run(TASKS.drop_key, queue=queue.id, key=encoded_name(key))
 
     def supersede(self, _queue: Queue, task: int) -> None:
-        self._state.run(TASKS.supersede, id=task, ttl=EXPIRED_TTL)
+        self._state.run(TASKS.supersede, id=task, ttl=e.EXPIRED_TTL)
 
     def replace(
         self,
         _queue: Queue,
         task: int,
-        new: NewTask,
+        new: e.NewTask,
         place: int,
         ready_at: int,
         expires: int | None,

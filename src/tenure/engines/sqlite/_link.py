@@ -10,7 +10,7 @@ from typing import Any
 
 from anyio import CancelScope
 
-from tenure.engine import Batches, Hint, Operation
+import tenure.engine as e
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 from tenure.waiting import Line, Waiter, checkpoint
@@ -34,8 +34,8 @@ class Link:
         synchronous: str,
         retry: BusyRetry,
         inline: bool,
-        listeners: dict[str, Callable[[Hint], None]],
-        batches: Batches,
+        listeners: dict[str, Callable[[e.Hint], None]],
+        batches: e.Batches,
     ) -> None:
         self._retry = retry
         self._batches = batches
@@ -64,7 +64,9 @@ class Link:
         await self._runner.call(self._open)
         self._batches.open(self._on_work)
 
-    async def serve(self, process: str, deliver: Callable[[Hint], None], started: Callable[[], None]) -> None:
+    async def serve(
+        self, process: str, deliver: Callable[[e.Hint], None], started: Callable[[], None]
+    ) -> None:
         """Deliver the hints for a process. Raises `EngineError` once the file was deleted or replaced.
 
         Cancellation: this is how it ends.
@@ -103,7 +105,7 @@ class Link:
     def _open(self) -> None:
         self._file = self._make()
 
-    def _execute(self, operations: Sequence[Operation[Any]]) -> list[Any]:
+    def _execute(self, operations: Sequence[e.Operation[Any]]) -> list[Any]:
         assert self._file is not None
         try:
             answers, hints = self._file.execute(operations)
@@ -140,7 +142,7 @@ class Link:
         with suppress(RuntimeError):  # as in `_bring`
             self._runner.call_soon(self._stop_serving)
 
-    def _bring(self, hints: Sequence[Hint]) -> None:
+    def _bring(self, hints: Sequence[e.Hint]) -> None:
         if hints:
             # RuntimeError: the loop is closed, and no hints are wanted
             with suppress(RuntimeError):
@@ -183,7 +185,7 @@ class Link:
         for scope in self._serving:
             scope.cancel()
 
-    def _deliver(self, hints: Sequence[Hint]) -> None:
+    def _deliver(self, hints: Sequence[e.Hint]) -> None:
         for hint in hints:
             deliver = self._listeners.get(hint.process)
             if deliver is not None:

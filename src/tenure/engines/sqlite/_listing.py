@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.engine import CAP, ENDED, Record
+import tenure.engine as e
 from tenure.engines.rules import ENDING, SUSPENDED, Position, decoded_name, encoded_name
 
 from ._queue import Queue
@@ -18,9 +18,9 @@ _HIGHEST = 2**63 - 1
 
 def listed(
     state: State, queue: Queue, name: str, after: Position, limit: int
-) -> list[tuple[Position, Record | None]]:
+) -> list[tuple[Position, e.Record | None]]:
     """The first tasks in the state behind a place, with their places."""
-    if name == "ended" or name in ENDED:
+    if name == "ended" or name in e.ENDED:
         return _ended(state, queue, name, after[0] if after else 0, limit)
     rows = unfinished(state, queue.id, name, after, limit)
     shown = state.all(TASKS.show, ids=str([task for *_, task, _ in rows]))
@@ -37,7 +37,7 @@ def unfinished(state: State, queue: int, name: str, after: Position, limit: int)
         return run(TASKS.leased_in_queue, **about, token=after[0] if after else -1)
     if name in _APART:
         return run(TASKS.apart, **about, place=_APART[name], id=after[0] if after else 0)
-    due = run(TASKS.are_due, queue=queue, now=state.moment, limit=CAP)
+    due = run(TASKS.are_due, queue=queue, now=state.moment, limit=e.CAP)
     rows: list[Any] = []
     if name == "delayed":
         # due tasks that are not moved yet count as waiting, as many as an exchange would move
@@ -63,9 +63,9 @@ def unfinished(state: State, queue: int, name: str, after: Position, limit: int)
 
 def _ended(
     state: State, queue: Queue, name: str, after: int, limit: int
-) -> list[tuple[Position, Record | None]]:
+) -> list[tuple[Position, e.Record | None]]:
     rows: list[Any] = []
-    for each in ENDED if name == "ended" else (name,):
+    for each in e.ENDED if name == "ended" else (name,):
         rows += state.all(TASKS.browse_ended, queue=queue.id, state=each, after=after, limit=limit)
     rows.sort()
     # outdated records that are not forgotten yet are passed over

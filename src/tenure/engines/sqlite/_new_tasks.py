@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenure.engine import NewTask, PutRequest
+import tenure.engine as e
 from tenure.engines.rules import encoded_name
 
 from ._queue import Queue
@@ -30,7 +30,7 @@ class NewTasks:
         """Forget what a transaction that failed has left."""
         self._kinds, self._groups, self._payloads = [], [], []
 
-    def expect_tasks(self, queue: Queue, requests: Sequence[PutRequest]) -> None:
+    def expect_tasks(self, queue: Queue, requests: Sequence[e.PutRequest]) -> None:
         names = [task.group for request in requests for task in request.tasks if task.group]
         if names:
             queue.group_rows.expect(names)
@@ -39,7 +39,7 @@ class NewTasks:
         self,
         queue: Queue,
         task: int,
-        new: NewTask,
+        new: e.NewTask,
         place: int,
         ready_at: int,
         expires: int | None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.engine import Record
+import tenure.engine as e
 from tenure.engines.rules import FAMILIES, decoded_name, tree_of
 
 from ._clock import seconds
@@ -26,13 +26,13 @@ def unfinished_record(
     failure: bytes,
     meta: bytes,
     group: bytes,
-) -> Record:
+) -> e.Record:
     """An unfinished task in the state `shown`, from a row of `show`."""
     age = seconds(state.moment - ready_at)
     notes = (progress, failure, meta, decoded_name(group))
     tree = _tree(state, queue, task, kin)
     about = (0, task, shown, payload, priority, _key(key), attempts, deliveries, b"", age)
-    return Record(*about, *notes, *tree, seconds_left(state, deadline))
+    return e.Record(*about, *notes, *tree, seconds_left(state, deadline))
 
 
 def ended_record(
@@ -53,12 +53,12 @@ def ended_record(
     failure: bytes,
     meta: bytes,
     group: bytes,
-) -> Record:
+) -> e.Record:
     """A task that has ended, from a row of `ended_task`."""
     age = seconds(state.moment - ended_at)
     notes = (progress, failure, meta, decoded_name(group))
     about = (seq, task, shown, payload, priority, _key(key), attempts, deliveries, result, age)
-    return Record(*about, *notes, *_tree(state, queue, task, kin))
+    return e.Record(*about, *notes, *_tree(state, queue, task, kin))
 
 
 def seconds_left(state: State, deadline: int | None) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
-from tenure.engine import CAP
+import tenure.engine as e
 
 from ._session import Session
 
@@ -55,7 +55,7 @@ class CachedReplies:
 
     def _forget(self) -> None:
         """Forget some of those that are kept no longer: more than a batch can have left."""
-        for _ in range(2 * CAP):
+        for _ in range(2 * e.CAP):
             if not self._due or self._due[0][0] > self._boot:
                 return
             _, name = heappop(self._due)

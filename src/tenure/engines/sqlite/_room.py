@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from tenure.engine import Operation, Put
+import tenure.engine as e
 from tenure.errors import EngineError
 
 _AMPLE = 1 << 30
@@ -57,13 +57,13 @@ class Room:
             self._free, self._reserve = disk.free, min(_RESERVE, disk.total // 16)
             self._pages = self._number("page_count")
 
-    def check(self, operations: Sequence[Operation[Any]]) -> None:
+    def check(self, operations: Sequence[e.Operation[Any]]) -> None:
         """Raise `DiskFullError` if the operations that were applied take too much, before they are committed."""
         if not self._scarce:
             return
         pages = self._number("page_count")
         self._growth = pages * self._number("page_size") - self._path.stat().st_size
-        keep = self._reserve if any(isinstance(operation, Put) for operation in operations) else 0
+        keep = self._reserve if any(isinstance(operation, e.Put) for operation in operations) else 0
         if pages > self._pages and self._free < 2 * self._growth + keep:
             raise DiskFullError(
                 f"{self._path} cannot grow: the disk is full ({self._free} bytes are free, and {self._reserve} of them "

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from tenure.engine import DEFAULTS, SWEEP_PAUSE, Hint, Notice, Reply, Settings, settings_of
+import tenure.engine as e
 from tenure.engines.rules import Counters, Layout, News
 
 from ._clock import FAR, Clocks, micros, moment, seconds
@@ -71,7 +71,7 @@ class State:
         self.steps_left = cap
         self.operations = 0
         self.unfinished = False
-        self.hints: list[Hint] = []
+        self.hints: list[e.Hint] = []
         self.replies = CachedReplies()
         self._clocks = clocks
         self._stored = Counters()
@@ -79,13 +79,13 @@ class State:
         self._processes: dict[int, str] = {}
         self._tables: dict[str, SqliteTable] = {}
         self._sweep_at = 0.0
-        self._settings: dict[int, tuple[int, Settings]] = {}
+        self._settings: dict[int, tuple[int, e.Settings]] = {}
 
-    def settings(self, queue: int, revision: int) -> Settings:
+    def settings(self, queue: int, revision: int) -> e.Settings:
         """The settings of a queue, as another transaction has left them."""
-        known, settings = self._settings.get(queue, (0, DEFAULTS))
+        known, settings = self._settings.get(queue, (0, e.DEFAULTS))
         if known != revision:
-            settings = settings_of([row[:2] for row in self.all(QUEUES.settings, queue=queue)])
+            settings = e.settings_of([row[:2] for row in self.all(QUEUES.settings, queue=queue)])
             self._settings[queue] = revision, settings
         return settings
 
@@ -102,7 +102,7 @@ class State:
         if row[11]:
             self.soonest.sweep, self.soonest.timeout, self.soonest.family = self.one(SESSIONS.families)
         if self.soonest.sweep is not None:  # each process pauses by itself
-            self.soonest.sweep = min(self._sweep_at, self.now + SWEEP_PAUSE)
+            self.soonest.sweep = min(self._sweep_at, self.now + e.SWEEP_PAUSE)
         self.watching, self.following, unserved = map(bool, row[12:])
         self.soonest.line = self.now if unserved else None
         self.hints = []
@@ -160,7 +160,7 @@ class State:
         return self.last.rank
 
     def hint(self, process: str, key: str, name: str, news: News) -> None:
-        self.hints.append(Hint(process, key, name, news))
+        self.hints.append(e.Hint(process, key, name, news))
 
     def step(self) -> bool:
         """Take one step of the budget; without one left, the operation is unfinished."""
@@ -172,7 +172,7 @@ class State:
 
     def cached_reply(self, session: str, n: int, name: str) -> Any:
         known = self.session(session)
-        return Reply.GONE if known is None else self.replies.cached(known, n, name)
+        return e.Reply.GONE if known is None else self.replies.cached(known, n, name)
 
     def cache_reply(self, session: str, n: int, name: str, answer: object) -> None:
         known = self.session(session)
@@ -247,7 +247,7 @@ class State:
         seconds = min(dues, default=inf)
         if self.soonest.session is not None and self.soonest.session - self.boot < FAR:
             seconds = min(seconds, (self.soonest.session - self.boot) / 1e6)
-        return max(0.0, seconds if self.soonest.sweep is None else min(seconds, SWEEP_PAUSE))
+        return max(0.0, seconds if self.soonest.sweep is None else min(seconds, e.SWEEP_PAUSE))
 
     # watches: one-shot requests to be hinted, by topic
 
@@ -266,7 +266,7 @@ class State:
         self.watching = True
         self.following |= kind == "change"
 
-    def notify_watchers(self, kind: str, key: str, notice: Notice) -> None:
+    def notify_watchers(self, kind: str, key: str, notice: e.Notice) -> None:
         if self.watching:
             watchers = self.all(SESSIONS.watchers, kind=kind, key=key, task=0)
             if watchers:
@@ -281,7 +281,7 @@ class State:
             if followers:
                 self.run(SESSIONS.changed, tasks=str(tasks))
             for key, task, process in followers:
-                self.hint(process, key, str(task), Notice.CHANGED)
+                self.hint(process, key, str(task), e.Notice.CHANGED)
 
     def task_watchers(self, key: str, tasks: list[int]) -> dict[int, list[str]]:
         """The processes that watch for the ends of these tasks."""

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tenure.engine import Health, Page, Scan
+import tenure.engine as e
 from tenure.engines.rules import page_of, place_in
 
 from ._opening import VERSION, file_system
@@ -31,12 +31,12 @@ class Survey:
         self._queues = queues
         self._path = path
 
-    def names(self, op: Scan[Page[str]]) -> Page[str]:
+    def names(self, op: e.Scan[e.Page[str]]) -> e.Page[str]:
         self._queues.save()  # what this transaction has put counts
         (after,) = place_in(op, "") or ("",)
         return page_of(op, [((name,), name if counts else None) for name, counts in self._names(op, after)])
 
-    def _names(self, op: Scan[Page[str]], after: str) -> list[tuple[str, Any]]:
+    def _names(self, op: e.Scan[e.Page[str]], after: str) -> list[tuple[str, Any]]:
         """The next names, and whether they are meant."""
         kind, limit, run = op.index.name, op.limit + 1, self._state.all
         about = {"prefix": op.only, "end": op.only + _END}
@@ -54,7 +54,7 @@ class Survey:
             ]
         return rows
 
-    def health(self, _op: Scan[Page[Health]]) -> Page[Health]:
+    def health(self, _op: e.Scan[e.Page[e.Health]]) -> e.Page[e.Health]:
         path = Path(self._path)
         log = path.with_name(path.name + "-wal")
         log_size = log.stat().st_size if log.exists() else 0
@@ -76,7 +76,7 @@ class Survey:
             ("journal", str(self._pragma("journal_mode"))),
             ("synchronous", _SYNCHRONOUS[self._pragma("synchronous")]),
         )
-        return Page((Health(self._state.now - time.time(), facts, tuple(problems)),))
+        return e.Page((e.Health(self._state.now - time.time(), facts, tuple(problems)),))
 
     def _pragma(self, name: str) -> int:
         return self._state.one(f"PRAGMA {name}")[0]

@@ -12,7 +12,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, get_type_hints
 
-from tenure.engine import Booked, Limiter, Metadata
+import tenure.engine as e
 from tenure.engines.rules import Layout
 
 _TYPES: dict[Any, str] = {
@@ -24,8 +24,8 @@ _TYPES: dict[Any, str] = {
     int | None: "INTEGER",
     float | None: "REAL",
     str | None: "TEXT",
-    Metadata: "TEXT NOT NULL",
-    Limiter: "TEXT NOT NULL",
+    e.Metadata: "TEXT NOT NULL",
+    e.Limiter: "TEXT NOT NULL",
 }
 
 
@@ -146,17 +146,17 @@ def _is(when: tuple[str, Any]) -> str:
 
 
 @lru_cache
-def encode(metadata: Metadata) -> str:
+def encode(metadata: e.Metadata) -> str:
     """Metadata as JSON text; a byte becomes the character of the same number."""
     return json.dumps([(name, value.decode("latin-1")) for name, value in metadata])
 
 
 @lru_cache
-def decode(text: str) -> Metadata:
+def decode(text: str) -> e.Metadata:
     return tuple((name, value.encode("latin-1")) for name, value in json.loads(text))
 
 
-def _encode_limiter(limiter: Limiter) -> str:
+def _encode_limiter(limiter: e.Limiter) -> str:
     booked = {
         name: astuple(booked) if booked.session or booked.moved else (booked.end, booked.rate)
         for name, booked in limiter.booked.items()
@@ -164,12 +164,12 @@ def _encode_limiter(limiter: Limiter) -> str:
     return json.dumps([limiter.held_until, limiter.held, limiter.last_due, booked])
 
 
-def _decode_limiter(text: str) -> Limiter:
+def _decode_limiter(text: str) -> e.Limiter:
     held_until, held, last_due, booked = json.loads(text)
-    return Limiter(held_until, held, last_due, {name: Booked(*values) for name, values in booked.items()})
+    return e.Limiter(held_until, held, last_due, {name: e.Booked(*values) for name, values in booked.items()})
 
 
 _CODECS: dict[Any, tuple[Callable[[Any], str], Callable[[str], Any]]] = {
-    Metadata: (encode, decode),
-    Limiter: (_encode_limiter, _decode_limiter),
+    e.Metadata: (encode, decode),
+    e.Limiter: (_encode_limiter, _decode_limiter),
 }

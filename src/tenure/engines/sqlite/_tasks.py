@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
-from tenure.engine import Outcome, Record, SessionItem, Settle, Taken, Verdict
+import tenure.engine as e
 from tenure.engines.rules import FAMILIES, Position, Task, Turn, decoded_name, encoded_name
 
 from ._clock import micros, seconds
@@ -71,8 +71,8 @@ class TaskRows(NewTasks, Keys, Endings):
         moved = state.run(TASKS.promote, queue=queue.id, now=state.moment, count=count).rowcount
         return moved, in_groups.items()
 
-    def take(self, queue: Queue, session: Session, want: int) -> list[Taken]:
-        tasks: list[Taken] = []
+    def take(self, queue: Queue, session: Session, want: int) -> list[e.Taken]:
+        tasks: list[e.Taken] = []
         if (aging := queue.settings.aging) is not None:
             before = self._state.moment - micros(aging)
             found = self._state.one(TASKS.first_by_age, queue=queue.id, count=want, before=before)
@@ -82,7 +82,7 @@ class TaskRows(NewTasks, Keys, Endings):
             tasks += self._lease(queue, session, found)
         return tasks
 
-    def take_turns(self, queue: Queue, session: Session, turns: Sequence[Turn]) -> list[Taken]:
+    def take_turns(self, queue: Queue, session: Session, turns: Sequence[Turn]) -> list[e.Taken]:
         count = Counter([turn.group for turn in turns])
         aging = queue.settings.aging
         before = None if aging is None else self._state.moment - micros(aging)
@@ -113,13 +113,13 @@ class TaskRows(NewTasks, Keys, Endings):
 
     def _lease(
         self, queue: Queue, session: Session, found: Any, groups: Iterable[str] = repeat("")
-    ) -> list[Taken]:
+    ) -> list[e.Taken]:
         rows = json.loads(found[0])
         if not rows:
             return []
         state, parts = self._state, found[1]
         at = 0
-        tasks: list[Taken] = []
+        tasks: list[e.Taken] = []
         ids: list[int] = []
         for (task, priority, attempts, deliveries, ready_at, kin, size, sizes), group in zip(
             rows, groups, strict=False
@@ -138,7 +138,7 @@ class TaskRows(NewTasks, Keys, Endings):
             notes = (progress, failure, meta, group, entries, left)
             ids.append(task)
             tasks.append(
-                Taken(task, state.token(), payload, priority, attempts, deliveries + 1, waited, *notes)
+                e.Taken(task, state.token(), payload, priority, attempts, deliveries + 1, waited, *notes)
             )
         state.run(
             TASKS.lease,
@@ -154,7 +154,7 @@ class TaskRows(NewTasks, Keys, Endings):
 
     # leases
 
-    def leased(self, queue: Queue, session: Session, settles: Sequence[Settle]) -> dict[int, Task]:
+    def leased(self, queue: Queue, session: Session, settles: Sequence[e.Settle]) -> dict[int, Task]:
         ids = str([settle.id for settle in settles])
         found = self._state.one(TASKS.leased, ids=ids, queue=queue.id, session=session.number)
         leases = {row[0]: Task(*row) for row in json.loads(found[0])}
@@ -162,12 +162,12 @@ class TaskRows(NewTasks, Keys, Endings):
         return leases
 
     def expect_settled(
-        self, queue: Queue, accepted: list[tuple[Task, Settle]]
-    ) -> Iterable[tuple[Task, Settle]]:
+        self, queue: Queue, accepted: list[tuple[Task, e.Settle]]
+    ) -> Iterable[tuple[Task, e.Settle]]:
         """Read the groups of leases, but for groups that end with them: those are forgotten at once."""
         if not queue.groups.named:
             return accepted
-        done = [lease.id for lease, settle in accepted if settle.verdict is Verdict.DONE and not lease.kin]
+        done = [lease.id for lease, settle in accepted if settle.verdict is e.Verdict.DONE and not lease.kin]
         ended = queue.groups.end(done)
         if ended == len(accepted):
             return accepted
@@ -220,27 +220,27 @@ class TaskRows(NewTasks, Keys, Endings):
         self._state.run(TASKS.set_progress, id=task, data=data)
         self._state.changed([task])
 
-    def outcome(self, queue: Queue, task: int) -> Outcome | None:
+    def outcome(self, queue: Queue, task: int) -> e.Outcome | None:
         row = self._state.one(TASKS.outcome, id=task, queue=queue.id, now=self._state.moment)
-        return row and Outcome(*row)
+        return row and e.Outcome(*row)
 
-    def unfinished_record(self, queue: Queue, task: Task, state: str) -> Record:
+    def unfinished_record(self, queue: Queue, task: Task, state: str) -> e.Record:
         row = self._state.one(TASKS.show, ids=str([task.id]))
         return unfinished_record(self._state, queue.name, state, *row)
 
-    def ended_record(self, queue: Queue, task: int) -> Record | None:
+    def ended_record(self, queue: Queue, task: int) -> e.Record | None:
         row = self._state.one(TASKS.ended_task, id=task, queue=queue.id, now=self._state.moment)
         return row and ended_record(self._state, queue.name, *row)
 
     def listed(
         self, queue: Queue, state: str, after: Position, limit: int
-    ) -> list[tuple[Position, Record | None]]:
+    ) -> list[tuple[Position, e.Record | None]]:
         return listed(self._state, queue, state, after, limit)
 
-    def held_by(self, session: Session, token: int, limit: int) -> list[tuple[int, SessionItem]]:
+    def held_by(self, session: Session, token: int, limit: int) -> list[tuple[int, e.SessionItem]]:
         rows = self._state.all(TASKS.of_session, session=session.number, token=token, limit=limit)
         return [
-            (token, SessionItem("tasks", queue, f"{task} {token}", True, token))
+            (token, e.SessionItem("tasks", queue, f"{task} {token}", True, token))
             for token, queue, task in rows
         ]
 

@@ -14,21 +14,8 @@ from typing import Any, Literal, NamedTuple
 
 import anyio
 
+import tenure.engine as e
 from tenure.arguments import Seconds, check_count
-from tenure.engine import (
-    BARRIER,
-    ArrivalAnswer,
-    Arrive,
-    BarrierStatus,
-    Mismatch,
-    Operation,
-    Reply,
-    ResetBarrier,
-    Scan,
-    Tripped,
-    Waiting,
-    Withdraw,
-)
 from tenure.errors import BarrierBroken, CapacityMismatch, OutcomeUnknown, TenureError
 from tenure.store import Acquisition, Session, Store, check_ttl, handle_of, read_pages
 from tenure.waiting import checkpoint, now
@@ -108,20 +95,20 @@ class Barrier:
             attempt = self._store.acquisitions.attempt(self._request, session)
             try:
                 outcome = await attempt.answer()
-                if outcome is Reply.GONE:
+                if outcome is e.Reply.GONE:
                     outcome = await self._after_the_loss(attempt)
             except BaseException as problem:
                 outcome = await self._leave(attempt)
-                if not (isinstance(outcome, Tripped) and _gives_way(problem)):
+                if not (isinstance(outcome, e.Tripped) and _gives_way(problem)):
                     raise
             else:
                 attempt.withdraw()  # the engine need not remember the outcome any longer
             match outcome:
-                case Tripped():
+                case e.Tripped():
                     return Arrival(outcome.generation, outcome.place)
-                case Mismatch():
+                case e.Mismatch():
                     raise CapacityMismatch(self._request.key, asked=self.parties, stored=outcome.stored)
-                case Reply() if outcome is Reply.GONE or self.on_departure == "drop":
+                case e.Reply() if outcome is e.Reply.GONE or self.on_departure == "drop":
                     session.lose("gone")  # and arrive under another one
                 case _:
                     raise BarrierBroken(
@@ -136,22 +123,22 @@ class Barrier:
         """
         self._store.home.running()
         with anyio.CancelScope(shield=True):
-            await self._store.call(ResetBarrier(self._request.key, self.parties))
+            await self._store.call(e.ResetBarrier(self._request.key, self.parties))
 
     async def reset(self) -> None:
         """Begin a new generation, broken or not: calls that wait get `BarrierBroken`, those that come do not.
 
         Raises `EngineError`, `StoreClosed`. Cancellation: it may or may not be applied.
         """
-        await self._store.call(ResetBarrier(self._request.key))
+        await self._store.call(e.ResetBarrier(self._request.key))
 
     async def statistics(self) -> BarrierStatistics:
         """The state of the barrier. Raises `EngineError`, `StoreClosed`."""
         status = await self._status()
         return BarrierStatistics(status.parties, status.generation, status.waiting, status.broken)
 
-    async def _status(self, *, patient: bool = False) -> BarrierStatus:
-        scan = Scan(BARRIER, self._request.key)
+    async def _status(self, *, patient: bool = False) -> e.BarrierStatus:
+        scan = e.Scan(e.BARRIER, self._request.key)
         (status,) = (await read_pages(self._store, scan, patient=patient)).rows
         return status
 
@@ -171,7 +158,7 @@ class Barrier:
         """Break the generation for a party that never arrived."""
         if self.on_departure == "break":
             answered = anyio.Event()
-            operation = ResetBarrier(self._request.key, self.parties)
+            operation = e.ResetBarrier(self._request.key, self.parties)
             call = self._store.send(operation, lambda _: answered.set())
             with anyio.move_on_after(self._store.settle_timeout, shield=True):
                 await answered.wait()
@@ -188,24 +175,24 @@ class Barrier:
         await withdrawal.wait(self._store.settle_timeout)
         return withdrawal.answer
 
-    async def _after_the_loss(self, attempt: Acquisition) -> ArrivalAnswer:
+    async def _after_the_loss(self, attempt: Acquisition) -> e.ArrivalAnswer:
         """The session is lost: what has become of the arrival. GONE: it never was one."""
         never_applied, waited = attempt.never_applied, attempt.queued
         attempt.end()
         if never_applied:
-            return Reply.GONE
-        answer = await self._store.call(Withdraw(self._request.key, attempt.name), patient=True)
-        if answer is not Reply.UNKNOWN:
+            return e.Reply.GONE
+        answer = await self._store.call(e.Withdraw(self._request.key, attempt.name), patient=True)
+        if answer is not e.Reply.UNKNOWN:
             return answer
         # it went with the session; in this generation, if that has not tripped. A barrier that was forgotten may
         # have tripped before: it has no parties now, or was born again.
         now = await self._status(patient=True)
         if (
-            isinstance(waited, Waiting)
+            isinstance(waited, e.Waiting)
             and now.parties
             and (waited.born, waited.generation) == (now.born, now.generation)
         ):
-            return Reply.WITHDRAWN
+            return e.Reply.WITHDRAWN
         raise OutcomeUnknown(self._request.key, "arriving")
 
 
@@ -217,11 +204,11 @@ class _Party:
     parties: int
     on_departure: str
 
-    def ask(self, session: str, name: str) -> Operation[Any]:
-        return Arrive(session, self.key, name, self.parties, self.on_departure)
+    def ask(self, session: str, name: str) -> e.Operation[Any]:
+        return e.Arrive(session, self.key, name, self.parties, self.on_departure)
 
-    def undo(self, name: str) -> Operation[Any]:
-        return Withdraw(self.key, name)
+    def undo(self, name: str) -> e.Operation[Any]:
+        return e.Withdraw(self.key, name)
 
 
 def _gives_way(problem: BaseException) -> bool:

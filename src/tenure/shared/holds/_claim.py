@@ -12,6 +12,7 @@ from typing import Any, cast
 import anyio
 from anyio import CancelScope
 
+import tenure.engine as e
 from tenure import engine
 from tenure.arguments import (
     AsyncBlock,
@@ -22,7 +23,6 @@ from tenure.arguments import (
     check_text,
     check_timeout,
 )
-from tenure.engine import EditClaim, GiveBack, Metadata, Operation, Reply
 from tenure.errors import AcquireTimeout, LeaseLost
 from tenure.local import passes_check
 from tenure.shared._lease import Hold, Lease, LeaseRequest
@@ -38,15 +38,15 @@ _LEAST_REST = 1.0
 class ClaimRequest(LeaseRequest):
     """A request for one resource of a pool that has all the fields of `where`."""
 
-    where: Metadata = ()
+    where: e.Metadata = ()
     quarantine: float = 0.0
     fair_for: str = ""
 
-    def ask(self, session: str, name: str) -> Operation[Any]:
+    def ask(self, session: str, name: str) -> e.Operation[Any]:
         return engine.Claim(session, self.key, name, self.where, self.quarantine, self.wait, self.fair_for)
 
-    def undo(self, name: str) -> Operation[Any]:
-        return GiveBack(self.key, name)
+    def undo(self, name: str) -> e.Operation[Any]:
+        return e.GiveBack(self.key, name)
 
 
 class Claim(Lease):
@@ -60,7 +60,7 @@ class Claim(Lease):
     def __init__(self, store: StoreHandle, request: LeaseRequest, grant: Grant, scope: CancelScope) -> None:
         super().__init__(request, grant, scope)
         self.resource: str = grant.answer.resource
-        self._fields: Metadata = grant.answer.metadata
+        self._fields: e.Metadata = grant.answer.metadata
         self._store = store
 
     @property
@@ -104,8 +104,8 @@ class Claim(Lease):
 
     async def _edit(self, **changes: Any) -> None:
         self.check()
-        edit = EditClaim(self.key, self._name, self.token, **changes)
-        if await self._store.call(edit, patient=True) is Reply.REFUSED:
+        edit = e.EditClaim(self.key, self._name, self.token, **changes)
+        if await self._store.call(edit, patient=True) is e.Reply.REFUSED:
             raise LeaseLost(self.key, self.lost or "refused")
 
 
@@ -230,7 +230,7 @@ def _about(claim: Claim) -> dict[str, object]:
     return {"key": claim.key, "resource": claim.resource, "token": claim.token}
 
 
-def encode(codec: Codec, what: str, fields: object) -> Metadata:
+def encode(codec: Codec, what: str, fields: object) -> e.Metadata:
     """The fields as engines keep them: sorted by name, each value encoded by itself. None is none."""
     if fields is None:
         return ()
@@ -241,6 +241,6 @@ def encode(codec: Codec, what: str, fields: object) -> Metadata:
     return tuple((name, encoded(codec, f"{what}: {name!r}", checked[name])) for name in sorted(checked))
 
 
-def decode(codec: Codec, fields: Metadata) -> dict[str, Any]:
+def decode(codec: Codec, fields: e.Metadata) -> dict[str, Any]:
     """The fields as they were given. Raises `ValueError` for what the codec refuses."""
     return {name: decoded(codec, f"the metadata {name!r}", value) for name, value in fields}

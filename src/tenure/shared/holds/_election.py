@@ -9,8 +9,8 @@ from typing import TypeVar, cast
 
 from anyio import CancelScope
 
+import tenure.engine as e
 from tenure.arguments import NotABlock, Seconds, check_name, hinted
-from tenure.engine import HOLDERS, Scan
 from tenure.errors import LeaseLost
 from tenure.handlers import check_signature
 from tenure.shared._lease import Hold, HoldRequest, Lease, LeaseRequest
@@ -110,7 +110,7 @@ class Election(NotABlock):
 
     async def leader(self) -> str | None:
         """The node that leads at present, or None. Raises `StoreClosed`, `EngineError`."""
-        return leader_of(await read_pages(self._store, Scan(HOLDERS, self._key), 1))
+        return leader_of(await read_pages(self._store, e.Scan(e.HOLDERS, self._key), 1))
 
     def watch(self) -> LeaderChanges:
         """Watch the leader: `async with election.watch() as changes: async for leader in changes`.

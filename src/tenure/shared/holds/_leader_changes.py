@@ -8,14 +8,14 @@ from typing import Self
 
 import anyio.lowlevel
 
+import tenure.engine as e
 from tenure.arguments import AsyncBlock, NotAwaited
-from tenure.engine import HOLDERS, Hint, Holdings, Reply, Scan, SessionItem
 from tenure.errors import StoreClosed
 from tenure.shared._watch import Watch, new_line, wake
 from tenure.store import Session, StoreHandle
 
 
-def leader_of(holdings: Holdings) -> str | None:
+def leader_of(holdings: e.Holdings) -> str | None:
     """The node that holds an election, if there is one."""
     return holdings.holders[0].value.decode() if holdings.holders else None
 
@@ -66,9 +66,9 @@ class LeaderChanges(AsyncBlock, NotAwaited):
             listener = self._store.listen(self._key, _Listener)
             with Watch(listener.line, session, partial(self._store.unlisten, self._key, listener)) as watch:
                 answer = await self._store.call(
-                    Scan(HOLDERS, self._key, limit=1, watch=session.id), patient=True
+                    e.Scan(e.HOLDERS, self._key, limit=1, watch=session.id), patient=True
                 )
-                if isinstance(answer, Reply):
+                if isinstance(answer, e.Reply):
                     session.lose("gone")
                 elif (leader := leader_of(answer)) != self._last:
                     self._last = leader
@@ -83,11 +83,11 @@ class _Listener:
     def __init__(self) -> None:
         self.line = new_line()
 
-    def on_hint(self, hint: Hint) -> None:
+    def on_hint(self, hint: e.Hint) -> None:
         del hint
         wake(self.line)
 
-    def on_found(self, session: Session, item: SessionItem) -> None:
+    def on_found(self, session: Session, item: e.SessionItem) -> None:
         """No queue is used here."""
 
     def close(self) -> None:

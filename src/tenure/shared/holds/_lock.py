@@ -8,8 +8,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
+import tenure.engine as e
 from tenure.arguments import AsyncBlock, Seconds, check_count, hinted
-from tenure.engine import HOLDERS, BreakHold, Reply, Scan
 from tenure.shared._lease import Hold, HoldRequest, Lease
 from tenure.shared._listing import Listing, Page, read_matching
 from tenure.store import Store, StoreHandle, check_ttl, handle_of, read_pages
@@ -35,8 +35,8 @@ class HolderInfo:
 async def break_holder(store: StoreHandle, key: str, token: int) -> bool:
     """Take the hold that was granted with this token from its holder; see `Lock.break_holder`."""
     token = check_count("token", token, most=2**63 - 1)
-    for held in (await read_pages(store, Scan(HOLDERS, key))).holders:
-        if held.token == token and await store.call(BreakHold(key, held.holder, token)) is Reply.OK:
+    for held in (await read_pages(store, e.Scan(e.HOLDERS, key))).holders:
+        if held.token == token and await store.call(e.BreakHold(key, held.holder, token)) is e.Reply.OK:
             store.reporter.warn("lock.broken", key=key, token=token, holder=held.process)
             return True
     return False
@@ -68,7 +68,7 @@ class Holdable:
 
     async def _read(self, waiting: bool, after: str, most: int) -> Page[HolderInfo]:
         # holders come before waiters: the first waiter ends the listing of the holders
-        scan = Scan(HOLDERS, self._key, after)
+        scan = e.Scan(e.HOLDERS, self._key, after)
         page = await read_matching(self._store, scan, (lambda row: not row.token) if waiting else None, most)
         rows = [row for row in page.rows if bool(row.token) is not waiting]
         shown = [HolderInfo(row.process, row.age, row.token, row.weight) for row in rows]

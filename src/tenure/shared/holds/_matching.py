@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tenure.engine import RESOURCES, Metadata, ResourcePage, Scan
+import tenure.engine as e
 from tenure.store import StoreHandle
 from tenure.waiting import now
 
@@ -39,7 +39,7 @@ class MatchCheck:
         self,
         store: StoreHandle,
         key: str,
-        where: Metadata,
+        where: e.Metadata,
         timeout: float | None,
         on_unmatched: Callable[[], object],
     ) -> None:
@@ -63,10 +63,10 @@ class MatchCheck:
     def _read(self, after: str) -> None:
         if not self.ended:
             self._pages += 1
-            self._store.send(Scan(RESOURCES, self._key, after), self._on_page)
+            self._store.send(e.Scan(e.RESOURCES, self._key, after), self._on_page)
 
     def _on_page(self, page: object) -> None:
-        if not isinstance(page, ResourcePage) or any(self._where <= set(r.metadata) for r in page.rows):
+        if not isinstance(page, e.ResourcePage) or any(self._where <= set(r.metadata) for r in page.rows):
             return
         if not page.next:
             self.unmatched = True

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import tenure.engine as e
 from tenure.arguments import (
     LARGEST,
     NotABlock,
@@ -17,7 +18,6 @@ from tenure.arguments import (
     check_seconds,
     hinted,
 )
-from tenure.engine import CAP, RESOURCES, AddResource, RemoveResource, Reply, Resource, Scan
 from tenure.shared._listing import Listing, listing
 from tenure.store import Store, check_ttl, handle_of, read_pages
 
@@ -153,8 +153,8 @@ class ResourcePool(NotABlock):
         resource = check_name("resource", resource)
         rank = check_count("preference", preference, least=-LARGEST)
         revive = check_flag("revive", revive)
-        slots = check_count("slots", slots, least=1, most=CAP)
-        await self._store.call(AddResource(self._key, resource, fields, rank, revive, slots))
+        slots = check_count("slots", slots, least=1, most=e.CAP)
+        await self._store.call(e.AddResource(self._key, resource, fields, rank, revive, slots))
 
     async def remove(self, resource: str) -> bool:
         """Take a resource out of the pool; a claimed resource leaves when it is given back. False: there is none.
@@ -162,18 +162,21 @@ class ResourcePool(NotABlock):
         If the engine's answer gets lost, this asks again, and may return False although it has removed the resource.
         Raises `StoreClosed`, `EngineError`. Cancellation: it may or may not be applied.
         """
-        return await self._store.call(RemoveResource(self._key, check_name("resource", resource))) is Reply.OK
+        return (
+            await self._store.call(e.RemoveResource(self._key, check_name("resource", resource)))
+            is e.Reply.OK
+        )
 
     def resources(self) -> Listing[PooledResource]:
         """The resources, in the order of their names."""
-        return listing(self._store, Scan(RESOURCES, self._key), self._shown)
+        return listing(self._store, e.Scan(e.RESOURCES, self._key), self._shown)
 
     async def statistics(self) -> ResourcePoolStatistics:
         """Count the slots by state, and the waiters. Raises `StoreClosed`, `EngineError`."""
-        page = await read_pages(self._store, Scan(RESOURCES, self._key))
+        page = await read_pages(self._store, e.Scan(e.RESOURCES, self._key))
         return ResourcePoolStatistics(**page.slots(), waiting=page.waiting)
 
-    def _shown(self, r: Resource) -> PooledResource:
+    def _shown(self, r: e.Resource) -> PooledResource:
         return PooledResource(
             *(r.resource, decode(self._store.codec, r.metadata), r.preference, r.state),
             *(r.process, r.token, r.rest, r.reason, r.slots, r.claimed),

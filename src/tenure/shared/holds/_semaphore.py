@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
+import tenure.engine as e
 from tenure.arguments import AsyncBlock, Seconds, check_count, hinted
-from tenure.engine import Resize
 from tenure.shared._lease import Hold, HoldRequest, Lease
 from tenure.store import Store, check_ttl, handle_of
 from tenure.waiting import this_task
@@ -82,7 +82,7 @@ class Semaphore(Holdable, AsyncBlock):
         Cancellation: it may or may not be applied.
         """
         permits = check_count("permits", permits)
-        await self._store.call(Resize(self._key, permits))
+        await self._store.call(e.Resize(self._key, permits))
         self.permits = permits
 
     def _hold(self, permits: int, timeout: Seconds | None) -> Hold[Lease]:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from math import inf
 from random import uniform
 
+import tenure.engine as e
 from tenure.arguments import LONGEST
-from tenure.engine import Booking, RateLimit, RefundRequest, Spending, SpendRequest
 from tenure.store import Session
 from tenure.waiting import Line, Waiter, now
 
@@ -41,7 +41,7 @@ class Place:
 
     __slots__ = ("costs", "deadline", "granted", "lane", "limits")
 
-    def __init__(self, limits: tuple[RateLimit, ...], costs: Amounts, deadline: float) -> None:
+    def __init__(self, limits: tuple[e.RateLimit, ...], costs: Amounts, deadline: float) -> None:
         self.limits = limits
         self.costs = costs
         self.deadline = deadline
@@ -53,15 +53,15 @@ class Place:
         """Seconds until its deadline."""
         return max(0.0, self.deadline - now())
 
-    def request(self) -> SpendRequest:
+    def request(self) -> e.SpendRequest:
         """The request to the engine."""
         if self.deadline == -inf:
-            return SpendRequest(self.costs, 0.0)
+            return e.SpendRequest(self.costs, 0.0)
         left = self.left()
-        return SpendRequest(self.costs, None if left > LONGEST else left)
+        return e.SpendRequest(self.costs, None if left > LONGEST else left)
 
 
-Spot = Waiter[Place, Spending]
+Spot = Waiter[Place, e.Spending]
 """The waiter of a place."""
 
 
@@ -72,7 +72,7 @@ class Slot:
 
     __slots__ = ("bookings", "costs", "due", "limits", "session", "spending")
 
-    def __init__(self, place: Place, session: Session, spending: Spending, due: float) -> None:
+    def __init__(self, place: Place, session: Session, spending: e.Spending, due: float) -> None:
         self.limits = place.limits
         self.costs = place.costs
         self.session = session
@@ -81,26 +81,26 @@ class Slot:
         """The bookings without what was given back at their ends."""
         self.due = due
 
-    def refund(self, amounts: Amounts) -> RefundRequest:
+    def refund(self, amounts: Amounts) -> e.RefundRequest:
         """The request that gives so much of it back."""
         backs = self.bookings
         if amounts != self.costs:
             parts = zip(backs, amounts, self.limits, strict=True)
-            backs = tuple([Booking(booking.end, amount / limit.rate) for booking, amount, limit in parts])
-            self.bookings = tuple([Booking(back.end - back.size, 0.0) for back in backs])
-        return RefundRequest(backs)
+            backs = tuple([e.Booking(booking.end, amount / limit.rate) for booking, amount, limit in parts])
+            self.bookings = tuple([e.Booking(back.end - back.size, 0.0) for back in backs])
+        return e.RefundRequest(backs)
 
 
 class Lane:
     """The callers that want something of the same limits. Callers of other limits are not in their way."""
 
     def __init__(
-        self, limits: tuple[RateLimit, ...], zeros: tuple[bool, ...], on_leave: Callable[[Spot], None]
+        self, limits: tuple[e.RateLimit, ...], zeros: tuple[bool, ...], on_leave: Callable[[Spot], None]
     ) -> None:
         self.limits = limits
         self.zeros = zeros
         """The limits in which they cost nothing; empty if there is none."""
-        self.line: Line[Place, Spending] = Line(on_leave)
+        self.line: Line[Place, e.Spending] = Line(on_leave)
         self.slots: list[Slot] = []
         """The first that is due first."""
         self._wanted: list[float] | None = None

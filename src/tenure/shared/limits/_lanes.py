@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from math import inf
 
-from tenure.engine import ROUNDING, RateLimit, RefundRequest, Spending, SpendRequest
+import tenure.engine as e
 from tenure.store import Session
 from tenure.waiting import Line, now
 
 from ._lane import HORIZON, Amounts, Lane, Place, Slot, Spot, less
 
-RateLimits = tuple[RateLimit, ...]
+RateLimits = tuple[e.RateLimit, ...]
 
 
 class Lanes:
@@ -21,7 +21,7 @@ class Lanes:
     """
 
     def __init__(
-        self, refund: Callable[[RateLimits, RefundRequest], None], schedule: Callable[[], None]
+        self, refund: Callable[[RateLimits, e.RefundRequest], None], schedule: Callable[[], None]
     ) -> None:
         self.held = 0.0
         """The seconds for which the limiter was held off so far, and will be."""
@@ -29,7 +29,7 @@ class Lanes:
         """Seconds: nobody books while more is booked ahead."""
         self.is_checked = True
         """False while that may have changed: nobody goes then."""
-        self.at_once: Line[Place, Spending] = Line(self._left)
+        self.at_once: Line[Place, e.Spending] = Line(self._left)
         """The callers that do not wait for their turn."""
         self._lanes: list[Lane] = []
         self._refund = refund
@@ -127,7 +127,7 @@ class Lanes:
                     self._lanes.append(lane)  # the last next time
         return asked
 
-    def answered(self, session: Session, answers: Iterable[tuple[Spot, SpendRequest, Spending]]) -> None:
+    def answered(self, session: Session, answers: Iterable[tuple[Spot, e.SpendRequest, e.Spending]]) -> None:
         """Let all go that need not wait, and keep the slots of the others."""
         last: dict[Lane, Slot | None] = {}
         refused: dict[Lane, None] = {}
@@ -136,7 +136,7 @@ class Lanes:
             place = spot.want
             lane = place.lane
             line = self.at_once if lane is None else lane.line
-            if spending.booked and spending.delay <= ROUNDING:
+            if spending.booked and spending.delay <= e.ROUNDING:
                 place.granted = session
                 if lane is not None:
                     last[lane] = None
@@ -148,7 +148,7 @@ class Lanes:
                 last[lane] = slot = Slot(place, session, spending, time + spending.delay - spending.held)
                 lane.add(slot)
             elif lane is None or (
-                request.max_wait is not None and spending.delay > request.max_wait + ROUNDING
+                request.max_wait is not None and spending.delay > request.max_wait + e.ROUNDING
             ):
                 if line.grant(spot, spending) and lane is not None:
                     lane.out(place)
@@ -161,7 +161,7 @@ class Lanes:
 
     def let_go(self) -> None:
         """Let all go that are due."""
-        time = now() + ROUNDING
+        time = now() + e.ROUNDING
         for lane in self._lanes:
             while self.is_checked and lane.slots and lane.slots[0].due + self.held <= time:
                 slot = lane.take()

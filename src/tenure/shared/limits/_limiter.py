@@ -8,8 +8,8 @@ from math import inf
 
 from anyio import current_effective_deadline
 
+import tenure.engine as e
 from tenure.arguments import LONGEST, AsyncBlock, Seconds, check_flag, check_seconds, hinted
-from tenure.engine import LIMITER, ROUNDING, Booking, RateLimit, RefundRequest, Scan
 from tenure.errors import WouldExceedDeadline
 from tenure.limits import Cost, Limit, LimiterState, Limits, Spending, SpendingBlock
 from tenure.store import Store, handle_of, read_pages
@@ -47,7 +47,7 @@ class RateLimiter(AsyncBlock):
     def __init__(self, store: Store, name: str, *limits: Limit) -> None:
         self._limits = Limits(limits)
         self._engine_limits = tuple(
-            RateLimit(f"{limit.per!r} {limit.unit}", limit.per_second, limit.most)
+            e.RateLimit(f"{limit.per!r} {limit.unit}", limit.per_second, limit.most)
             for limit in self._limits.all
         )
         self._store = inside = handle_of(store)
@@ -109,14 +109,14 @@ class RateLimiter(AsyncBlock):
         Cancellation: the limiter may be held off or not.
         """
         seconds = check_seconds("seconds", seconds)
-        await self._spenders.of(self._key).hold_off(max(seconds, ROUNDING) if seconds else 0.0)
+        await self._spenders.of(self._key).hold_off(max(seconds, e.ROUNDING) if seconds else 0.0)
 
     async def state(self) -> LimiterState:
         """Return the amounts that may be spent at once, and when some may, after those that wait here.
 
         Raises `StoreClosed`, `EngineError`.
         """
-        (status,) = (await read_pages(self._store, Scan(LIMITER, self._key))).rows
+        (status,) = (await read_pages(self._store, e.Scan(e.LIMITER, self._key))).rows
         debts = {debt.name: debt.amount for debt in status.debts}
         for name, amount in self._spenders.wanted(self._key).items():
             debts[name] = debts.get(name, 0.0) + amount
@@ -125,10 +125,10 @@ class RateLimiter(AsyncBlock):
 
     # inside
 
-    def _correct(self, bookings: tuple[Booking, ...], back: tuple[float, ...]) -> None:
-        self._spenders.correct(self._key, self._engine_limits, RefundRequest(bookings, back))
+    def _correct(self, bookings: tuple[e.Booking, ...], back: tuple[float, ...]) -> None:
+        self._spenders.correct(self._key, self._engine_limits, e.RefundRequest(bookings, back))
 
-    async def _acquire(self, costs: tuple[float, ...], fail_fast: bool) -> tuple[Booking, ...]:
+    async def _acquire(self, costs: tuple[float, ...], fail_fast: bool) -> tuple[e.Booking, ...]:
         while True:
             place = Place(self._engine_limits, costs, current_effective_deadline())
             spending = await self._spenders.of(self._key).spend(place, fail_fast)

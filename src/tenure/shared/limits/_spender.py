@@ -10,21 +10,7 @@ from itertools import count
 from math import inf
 from typing import Any, NamedTuple, Protocol
 
-from tenure.engine import (
-    CAP,
-    LIMITER,
-    HoldOff,
-    LimiterStatus,
-    Operation,
-    Page,
-    Refund,
-    RefundRequest,
-    Reply,
-    Scan,
-    Spend,
-    Spending,
-    SpendRequest,
-)
+import tenure.engine as e
 from tenure.errors import OutcomeUnknown, StoreClosed
 from tenure.store import Batcher, Session, StoreHandle, outcome_of
 from tenure.waiting import Expired, Line, Waiter, now
@@ -42,7 +28,7 @@ class _Back(NamedTuple):
     order: float
     number: int
     limits: RateLimits
-    request: RefundRequest
+    request: e.RefundRequest
 
 
 class Process(Protocol):
@@ -72,7 +58,7 @@ class Spender:
         self._backs: list[_Back] = []
         # the operation under way
         self._spends: list[Spot] = []
-        self._requests: tuple[SpendRequest, ...] = ()
+        self._requests: tuple[e.SpendRequest, ...] = ()
         self._holding: list[Waiter[float, None]] = []
         self._refunds: list[_Back] = []
         self._sent = 0.0
@@ -85,7 +71,7 @@ class Spender:
         self.rests: bool = False
         """True while it is on the list of those that may be forgotten."""
 
-    def spend(self, place: Place, fail_fast: bool = False) -> Awaitable[Spending]:
+    def spend(self, place: Place, fail_fast: bool = False) -> Awaitable[e.Spending]:
         """Spend what the place wants as soon as it is due. Not booked: its deadline leaves too little time for that."""
         if place.deadline == -inf:
             line = self.lanes.at_once
@@ -98,7 +84,7 @@ class Spender:
             return self._spend_in_time(lane, place)
         return lane.line.wait(self._join(lane, place))
 
-    async def _spend_in_time(self, lane: Lane, place: Place) -> Spending:
+    async def _spend_in_time(self, lane: Lane, place: Place) -> e.Spending:
         while (delay := lane.delay(place, self.lanes.held)) <= place.left():
             spot, asked = self._join(lane, place), now()
             try:
@@ -108,7 +94,7 @@ class Spender:
                 if self._answered_at < asked:
                     raise self._turns.no_answer(_TAKEN_BACK) from None
             lane, place = self.lanes.of(place), Place(place.limits, place.costs, place.deadline)
-        return Spending(False, delay, self.lanes.held, ())
+        return e.Spending(False, delay, self.lanes.held, ())
 
     def _join(self, lane: Lane, place: Place) -> Spot:
         spot = lane.join(place)
@@ -125,14 +111,14 @@ class Spender:
         self._holds.append(waiter)
         await self._turns.answered(self._spenders.holding_off, waiter, lambda: _MAY_BE_HELD_OFF)
 
-    def refund(self, limits: RateLimits, request: RefundRequest) -> None:
+    def refund(self, limits: RateLimits, request: e.RefundRequest) -> None:
         """Give a booking back, or correct it, in one of the next batches."""
         # the latest first: only the last booking can be given back, and then the booking before it is the last
         last = max(booking.end for booking in request.bookings)
         heappush(self._backs, _Back(-last, next(self._numbers), limits, request))
         self._turns.schedule()
 
-    def _give_back(self, limits: RateLimits, request: RefundRequest) -> None:
+    def _give_back(self, limits: RateLimits, request: e.RefundRequest) -> None:
         # whom a caller leaves that was granted something may have been forgotten, and replaced
         self._spenders.of_its_key(self).refund(limits, request)
 
@@ -142,10 +128,14 @@ class Spender:
             self._checks += 1
             self.lanes.is_checked = False
             spent = -1 if self._spends else self._spent
-            self._spenders.store.send(Scan(LIMITER, self.key), partial(self._on_check, self._checks, spent))
+            self._spenders.store.send(
+                e.Scan(e.LIMITER, self.key), partial(self._on_check, self._checks, spent)
+            )
 
-    def _on_check(self, number: int, spent: int, answer: Page[LimiterStatus] | Reply | Exception) -> None:
-        if isinstance(answer, Page):
+    def _on_check(
+        self, number: int, spent: int, answer: e.Page[e.LimiterStatus] | e.Reply | Exception
+    ) -> None:
+        if isinstance(answer, e.Page):
             (status,) = answer.rows
             if status.held >= self.lanes.held or spent == self._spent:
                 self._hear(status.held)
@@ -177,7 +167,7 @@ class Spender:
 
     # what the batcher asks
 
-    def next_operation(self, session: Session, n: int) -> Operation[Any] | None:
+    def next_operation(self, session: Session, n: int) -> e.Operation[Any] | None:
         """The next refund, hold or spending."""
         self.lanes.settle()
         # refunds first: a spending booked before them would wait longer, and less could be given back
@@ -190,15 +180,15 @@ class Spender:
             self._go_on(asked=True)
         return spend
 
-    def _next_refund(self, session: Session, n: int) -> Refund:
-        while self._backs and len(self._refunds) < CAP:
+    def _next_refund(self, session: Session, n: int) -> e.Refund:
+        while self._backs and len(self._refunds) < e.CAP:
             if self._refunds and self._refunds[0].limits != self._backs[0].limits:
                 break
             self._refunds.append(heappop(self._backs))
         requests = tuple(back.request for back in self._refunds)
-        return Refund(session.id, n, self.key, requests, self._refunds[0].limits)
+        return e.Refund(session.id, n, self.key, requests, self._refunds[0].limits)
 
-    def _next_hold(self, session: Session, n: int) -> HoldOff | None:
+    def _next_hold(self, session: Session, n: int) -> e.HoldOff | None:
         while self._holds:
             if self._holds[0].waiting:
                 if self._holding and bool(self._holds[0].want) is not bool(self._holding[0].want):
@@ -207,11 +197,11 @@ class Spender:
             self._holds.popleft()
         if not self._holding:
             return None
-        return HoldOff(session.id, n, self.key, max(waiter.want for waiter in self._holding))
+        return e.HoldOff(session.id, n, self.key, max(waiter.want for waiter in self._holding))
 
-    def _next_spend(self, session: Session, n: int) -> Spend | None:
-        spends = self.lanes.ask(CAP - min(len(self._at_once), CAP // 2))
-        while self._at_once and len(spends) < CAP:
+    def _next_spend(self, session: Session, n: int) -> e.Spend | None:
+        spends = self.lanes.ask(e.CAP - min(len(self._at_once), e.CAP // 2))
+        while self._at_once and len(spends) < e.CAP:
             spot = self._at_once[0]
             if spot.waiting:
                 if spends and spends[0].want.limits != spot.want.limits:
@@ -221,7 +211,7 @@ class Spender:
         if not spends:
             return None
         self._sent, self._spends = now(), spends
-        requests: list[SpendRequest] = []
+        requests: list[e.SpendRequest] = []
         last = None
         for spot in spends:
             place = spot.want
@@ -231,7 +221,7 @@ class Spender:
             if place.deadline != inf:
                 last = None
         self._requests = tuple(requests)
-        return Spend(session.id, n, self.key, self._requests, spends[0].want.limits, self.lanes.horizon)
+        return e.Spend(session.id, n, self.key, self._requests, spends[0].want.limits, self.lanes.horizon)
 
     def on_answer(self, session: Session, answer: Any) -> None:
         """Let the callers go, or wait until they are due."""

@@ -8,7 +8,7 @@ from math import inf
 
 import anyio
 
-from tenure.engine import Hint, Notice, RefundRequest, SessionItem
+import tenure.engine as e
 from tenure.errors import StoreClosed
 from tenure.store import Session, StoreHandle
 from tenure.waiting import Line, now
@@ -54,7 +54,7 @@ class Spenders:
         while (waiter := self._pausing.head()) is not None:
             self._pausing.grant(waiter, None)
 
-    def correct(self, key: str, limits: RateLimits, request: RefundRequest) -> None:
+    def correct(self, key: str, limits: RateLimits, request: e.RefundRequest) -> None:
         """Correct a booking, in one of the next batches of its key."""
         if not self.closed:
             (self._by_key.get(key) or self._make(key)).refund(limits, request)
@@ -70,15 +70,15 @@ class Spenders:
         """Report corrections that could not be booked."""
         self.store.reporter.warn("limiter.correction_failed", key=key, error=error)
 
-    def on_hint(self, hint: Hint) -> None:
+    def on_hint(self, hint: e.Hint) -> None:
         """Pass the hint on to the spender of its key. MISSED goes to all spenders."""
-        if hint.news is Notice.MISSED:
+        if hint.news is e.Notice.MISSED:
             for spender in list(self._by_key.values()):
                 spender.check()
         elif spender := self._by_key.get(hint.key):
             spender.check()
 
-    def on_found(self, session: Session, item: SessionItem) -> None:
+    def on_found(self, session: Session, item: e.SessionItem) -> None:
         """Do nothing: a limiter leaves no items in a session."""
 
     def close(self) -> None:

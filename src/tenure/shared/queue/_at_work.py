@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from tenure.engine import SESSION, Scan, SessionPage
+import tenure.engine as e
 from tenure.store import StoreHandle, names, read_counts, read_pages, together
 from tenure.waiting import now
 
@@ -36,8 +36,8 @@ async def read_workers(store: StoreHandle, key: str) -> list[QueueWorker]:
     """The processes whose sessions have or wait for tasks of a queue, by name. Raises `EngineError`, `StoreClosed`."""
     counts = await read_counts(store, key)
     sessions = await names(store, "sessions")
-    pages: list[SessionPage] = await together(
-        *(partial(read_pages, store, Scan(SESSION, session)) for session in sessions)
+    pages: list[e.SessionPage] = await together(
+        *(partial(read_pages, store, e.Scan(e.SESSION, session)) for session in sessions)
     )
     found: dict[str, tuple[list[LeasedTask], bool]] = {}
     for page in pages:

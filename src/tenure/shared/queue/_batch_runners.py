@@ -10,7 +10,7 @@ from typing import Any
 
 from anyio import CancelScope
 
-from tenure.engine import Settle, Taken
+import tenure.engine as e
 from tenure.handlers import is_closing, split_failure
 from tenure.store import Session
 from tenure.waiting import now
@@ -37,7 +37,7 @@ class BatchRunners(Runners):
         retry: Retry | None = None,
         prefetch: int = 0,
         pause: Callable[[int], Awaitable[object] | None] | None = None,
-        on_settled: Callable[[Task, Settle, str | None], object] | None = None,
+        on_settled: Callable[[Task, e.Settle, str | None], object] | None = None,
         prepare: Callable[[int], Awaitable[object]] | None = None,
         name: str = "the handler",
     ) -> None:
@@ -69,7 +69,7 @@ class BatchRunners(Runners):
                 await self._work_on(number, deliveries, handle, scope)
 
     async def _work_on(
-        self, number: int, deliveries: Sequence[tuple[Session, Taken]], handle: Handle, scope: CancelScope
+        self, number: int, deliveries: Sequence[tuple[Session, e.Taken]], handle: Handle, scope: CancelScope
     ) -> None:
         """Handle a batch, and settle each of its tasks; raises nothing but interruptions."""
         batch = Batch[Task[Any]](scope)
@@ -140,7 +140,7 @@ class BatchRunners(Runners):
 
     def _verdict_on(
         self, task: Task[Any], failure: BaseException | None, interruption: BaseException | None
-    ) -> Settle:
+    ) -> e.Settle:
         # its handler was not interrupted for it; but what a transaction has completed is done
         if (task.cancelled or task._late) and task._granted_as is not None:
             return task._interrupted()

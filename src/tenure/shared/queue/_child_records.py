@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tenure.engine import CAP, ENTRIES, UNFINISHED_CHILDREN, Entry, Record, Reply, Scan
+import tenure.engine as e
 from tenure.shared._listing import Page
 from tenure.store import Codec, StoreHandle, decoded, read_pages
 
@@ -49,7 +49,7 @@ def queue_in(store: StoreHandle, key: str) -> str:
     return key.removeprefix(store.prefix("queue"))
 
 
-def _child_of(entry: Entry, store: StoreHandle) -> ChildRecord:
+def _child_of(entry: e.Entry, store: StoreHandle) -> ChildRecord:
     """The child that an entry is of, for the user."""
     queue = queue_in(store, entry.queue)
     return ChildRecord(entry.name.removeprefix(CHILD), entry.id, queue, entry.state, entry.value, store.codec)
@@ -60,10 +60,10 @@ async def read_children(
 ) -> Page[ChildRecord]:
     """Up to `limit` children of a task, by name. Raises `EngineError`, `StoreClosed`."""
     children: list[ChildRecord] = []
-    scan = Scan(ENTRIES, key, CHILD + after, only=str(task_id))
+    scan = e.Scan(e.ENTRIES, key, CHILD + after, only=str(task_id))
     while True:
-        page = await store.call(replace(scan, limit=min(CAP, limit - len(children))))
-        assert not isinstance(page, Reply)
+        page = await store.call(replace(scan, limit=min(e.CAP, limit - len(children))))
+        assert not isinstance(page, e.Reply)
         children += [_child_of(entry, store) for entry in page.rows if entry.name.startswith(CHILD)]
         behind = page.next if page.next.startswith(CHILD) else ""
         if not behind or len(children) == limit:
@@ -71,10 +71,10 @@ async def read_children(
         scan = replace(scan, after=behind)
 
 
-async def unfinished_child(store: StoreHandle, key: str, record: Record) -> ChildRecord | None:
+async def unfinished_child(store: StoreHandle, key: str, record: e.Record) -> ChildRecord | None:
     """The first unfinished child of a task that is suspended or ending. Raises `EngineError`, `StoreClosed`."""
     if not record.children or record.state not in ("suspended", "ending"):
         return None
-    scan = Scan(UNFINISHED_CHILDREN, key, only=str(record.id))
+    scan = e.Scan(e.UNFINISHED_CHILDREN, key, only=str(record.id))
     page = await read_pages(store, scan, 1, patient=True)
     return _child_of(page.rows[0], store) if page.rows else None

@@ -9,8 +9,8 @@ from hashlib import sha256
 from types import TracebackType
 from typing import Any, Generic, Literal, NoReturn, Protocol, Self, Unpack, cast
 
+import tenure.engine as e
 from tenure.arguments import AsyncBlock, check_count, check_name, shows_options
-from tenure.engine import CAP, MOST_ENTRIES, Accepted, Entry, NewTask, PutChildren, TooMany, Verdict
 from tenure.errors import TaskCancelled, TaskFailed, TooManyChildren
 from tenure.store import Codec, Store, decoded
 from tenure.waiting import checkpoint
@@ -62,7 +62,7 @@ class Parent(Protocol):
 
     def _check_answer(self, answer: object) -> None: ...
 
-    async def _suspend(self, verdict: Verdict, until: str, delay: float = 0.0) -> NoReturn: ...
+    async def _suspend(self, verdict: e.Verdict, until: str, delay: float = 0.0) -> NoReturn: ...
 
 
 class Child:
@@ -74,7 +74,7 @@ class Child:
 
     __slots__ = ("_codec", "_job", "_value", "id", "name", "queue", "state", "swept")
 
-    def __init__(self, codec: Codec[Any], name: str, entry: Entry, job: Target[Any]) -> None:
+    def __init__(self, codec: Codec[Any], name: str, entry: e.Entry, job: Target[Any]) -> None:
         self._codec = codec
         self._job = job
         self._value = entry.value
@@ -153,9 +153,9 @@ class Children(AsyncBlock, Generic[P]):
         self._name = name
         self._prefix = f"{CHILD}{name}/"
         self._on_failure = on_failure
-        self._most: int = check_count("max_children", max_children, most=MOST_ENTRIES)
+        self._most: int = check_count("max_children", max_children, most=e.MOST_ENTRIES)
         self._open = False
-        self._known: dict[str, Entry] = {}
+        self._known: dict[str, e.Entry] = {}
         self._children: dict[str, Child] = {}
         self._used: set[str] = set()
         self._same: dict[str, int] = {}  # the last number of a digest
@@ -189,7 +189,7 @@ class Children(AsyncBlock, Generic[P]):
             return
         if unfinished:
             self._parent.check()
-            await self._parent._suspend(Verdict.WAIT, self._prefix if self._on_failure == "cancel" else "")
+            await self._parent._suspend(e.Verdict.WAIT, self._prefix if self._on_failure == "cancel" else "")
         if self._on_failure == "cancel":
             self._raise_failures()
 
@@ -222,7 +222,7 @@ class Children(AsyncBlock, Generic[P]):
         family, place = self._family, self._target._place
         made = [cast("Item[Any]", item) if isinstance(item, Item) else Item(item) for item in items]
         with PutSpan(family.store.reporter, place.key, len(made)) as span:
-            tasks: dict[str, NewTask] = {}
+            tasks: dict[str, e.NewTask] = {}
             try:
                 for item in made:
                     task = self._task_of(item, span.meta)
@@ -239,7 +239,7 @@ class Children(AsyncBlock, Generic[P]):
                 raise
         return [self._children[name] for name in tasks]
 
-    def _task_of(self, item: Item[Any], span_meta: Mapping[str, str]) -> NewTask:
+    def _task_of(self, item: Item[Any], span_meta: Mapping[str, str]) -> e.NewTask:
         called = self._target._call(item)
         if wrong := sorted(name for name in _OF_ROOTS if called.options.get(name) is not None):
             raise ValueError(f"a child has no {wrong[0]}: only a task without a parent has")
@@ -247,7 +247,7 @@ class Children(AsyncBlock, Generic[P]):
         task = new_task(self._target._place, called.payload, span_meta, **options)
         return replace(task, group=group_of_children(task.group))
 
-    def _name_of(self, name: str | None, task: NewTask) -> str:
+    def _name_of(self, name: str | None, task: e.NewTask) -> str:
         if name is None:
             place = self._target._place.key.encode()
             digest = sha256(b"%d %b%b" % (len(place), place, task.payload)).hexdigest()[:32]
@@ -266,11 +266,11 @@ class Children(AsyncBlock, Generic[P]):
         self._children[name] = Child(self._family.codec, name, entry, self._target)
         return True
 
-    async def _put(self, key: str, portion: Sequence[tuple[str, NewTask]]) -> None:
+    async def _put(self, key: str, portion: Sequence[tuple[str, e.NewTask]]) -> None:
         family = self._family
         names = tuple(name for name, _ in portion)
         answer = await family.store.call(
-            PutChildren(
+            e.PutChildren(
                 *(family.key, family.id, family.token, key),
                 tuple(self._prefix + name for name in names),
                 tuple(task for _, task in portion),
@@ -278,12 +278,12 @@ class Children(AsyncBlock, Generic[P]):
             ),
             patient=True,
         )
-        if isinstance(answer, TooMany):
+        if isinstance(answer, e.TooMany):
             raise TooManyChildren(family.key, family.id, answer.most)
-        if isinstance(answer, Accepted):
+        if isinstance(answer, e.Accepted):
             for name, task_id in zip(names, answer.ids, strict=True):
                 assert isinstance(task_id, int)
-                entry = Entry(self._prefix + name, "child", "unfinished", queue=key, id=task_id)
+                entry = e.Entry(self._prefix + name, "child", "unfinished", queue=key, id=task_id)
                 self._children[name] = Child(family.codec, name, entry, self._target)
         else:
             self._parent._check_answer(answer)
@@ -298,12 +298,12 @@ class Children(AsyncBlock, Generic[P]):
             )
 
 
-def _portions(tasks: Iterable[tuple[str, NewTask]]) -> Iterator[list[tuple[str, NewTask]]]:
+def _portions(tasks: Iterable[tuple[str, e.NewTask]]) -> Iterator[list[tuple[str, e.NewTask]]]:
     """The tasks in parts that are put together, of at most `CAP` tasks and about 4 MiB."""
-    portion: list[tuple[str, NewTask]] = []
+    portion: list[tuple[str, e.NewTask]] = []
     size = 0
     for name, task in tasks:
-        if portion and (len(portion) == CAP or size + len(task.payload) > _MOST_BYTES):
+        if portion and (len(portion) == e.CAP or size + len(task.payload) > _MOST_BYTES):
             yield portion
             portion, size = [], 0
         portion.append((name, task))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.engine import Hint, Notice, SessionItem
+import tenure.engine as e
 from tenure.store import Session, StoreHandle, give_back_of
 
 from ._following import Feed
@@ -26,21 +26,21 @@ class QueueClient:
     def _on_change(self) -> None:
         self.takers.suspects.limit(deliveries_of(self.record.current))
 
-    def on_hint(self, hint: Hint) -> None:
+    def on_hint(self, hint: e.Hint) -> None:
         match hint.news:
-            case Notice.READY:
+            case e.Notice.READY:
                 self.takers.on_ready()
-            case Notice.ROOM:
+            case e.Notice.ROOM:
                 self.producers.on_room(hint.name)
-            case Notice.STOP:
+            case e.Notice.STOP:
                 self.takers.stop(int(hint.name))
-            case Notice.FINISHED:
+            case e.Notice.FINISHED:
                 self.watchers.wake(hint.name)
-            case Notice.CHANGED:
+            case e.Notice.CHANGED:
                 self.watchers.wake_followers(hint.name)
-            case Notice.DRAINED:
+            case e.Notice.DRAINED:
                 self.watchers.wake()
-            case Notice.MISSED:
+            case e.Notice.MISSED:
                 self.takers.reask()
                 self.producers.ask_everything()
                 self.watchers.wake_all()
@@ -51,7 +51,7 @@ class QueueClient:
         """The news that the followers of a task in this process share; it needs the hints that come here."""
         return self.watchers.feed(task_id)
 
-    def on_found(self, session: Session, item: SessionItem) -> None:
+    def on_found(self, session: Session, item: e.SessionItem) -> None:
         if item.family == "tasks":
             self.takers.on_found(session, give_back_of(item))
         elif item.family == "takers":

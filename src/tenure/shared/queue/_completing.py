@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from tenure.engine import CAP, CompleteAll, Enlistment, Reply
+import tenure.engine as e
 from tenure.store import StoreHandle
 
 from ._task import Task
@@ -16,14 +16,17 @@ P = TypeVar("P")
 
 def completing(
     store: StoreHandle, key: str, tasks: Iterable[Task[P]]
-) -> tuple[Enlistment[tuple[int, ...] | Reply], Callable[[tuple[int, ...] | Reply], list[Task[P]]]] | None:
+) -> (
+    tuple[e.Enlistment[tuple[int, ...] | e.Reply], Callable[[tuple[int, ...] | e.Reply], list[Task[P]]]]
+    | None
+):
     """The completion of the tasks that are still held, and what makes a list of them of its answer; None without any.
 
     Raises `ValueError`, `TypeError`.
     """
     listed = list(tasks)
-    if len(listed) > CAP:
-        raise ValueError(f"tasks must be at most {CAP}, not {len(listed)}")
+    if len(listed) > e.CAP:
+        raise ValueError(f"tasks must be at most {e.CAP}, not {len(listed)}")
     for task in listed:
         if not isinstance(task, Task):  # pyright: ignore[reportUnnecessaryIsInstance] users choose it
             raise TypeError(f"tasks must be tasks, not {task!r}")
@@ -34,13 +37,13 @@ def completing(
     session = held[-1][1]
     joined = [(task, settle) for task, its, settle in held if its is session]
 
-    def judge(answer: tuple[int, ...] | Reply) -> list[Task[P]]:
-        if isinstance(answer, Reply):
+    def judge(answer: tuple[int, ...] | e.Reply) -> list[Task[P]]:
+        if isinstance(answer, e.Reply):
             return []
         done = [task for task, _ in joined if task.token not in answer]
         for task in done:
             task._on_completed()
         return done
 
-    operation = CompleteAll(session.id, key, tuple(settle for _, settle in joined))
+    operation = e.CompleteAll(session.id, key, tuple(settle for _, settle in joined))
     return store.enlist(operation), judge

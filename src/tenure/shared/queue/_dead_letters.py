@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 
 import anyio
 
-from tenure.engine import TASKS, Record, Scan
+import tenure.engine as e
 from tenure.errors import (
     CapacityMismatch,
     CursorConflict,
@@ -59,7 +59,7 @@ class RecordCodec:
 
     def encode(self, value: object, /) -> bytes:
         """Return the bytes of a dead letter as the engine has it. Raises `TypeError` for anything else."""
-        if not isinstance(value, Record):
+        if not isinstance(value, e.Record):
             raise TypeError(f"on_dead alone puts tasks into this queue, and not {type(value).__name__}")
         document: dict[str, Any] = {name: getattr(value, name) for name in _PLAIN}
         document |= {"rank": value.seq, "error": value.result.decode(errors="replace")}
@@ -79,7 +79,7 @@ class RecordCodec:
             if of_bytes["progress"]:
                 of_bytes["progress"] = numbered_report(0, 0, of_bytes["progress"])
             result = document["error"].encode(errors="replace")
-            record = Record(seq=document["rank"], state="dead", result=result, **plain, **of_bytes)
+            record = e.Record(seq=document["rank"], state="dead", result=result, **plain, **of_bytes)
             return record_of(record, self._payloads, self._store.codec, self._store)
         except (KeyError, TypeError, AttributeError) as problem:
             raise ValueError(f"it is no dead letter that on_dead has put: {problem!r}") from problem
@@ -173,13 +173,13 @@ class DeadLetters:
         """Put tasks for the next dead letters; return whether there were any."""
         queue = self._queue
         before: int | None = (await self._own.cursors()).get(_CURSOR)
-        scan = Scan(TASKS["dead"], queue.key, str(before or 0))
+        scan = e.Scan(e.TASKS["dead"], queue.key, str(before or 0))
         records = (await read_pages(handle_of(queue.store), scan, _PORTION)).rows
         if records:
             items = [self._item(record) for record in records]
             await self._own.put_many(items, cursor=(_CURSOR, records[-1].seq), expected=before)
         return bool(records)
 
-    def _item(self, record: Record) -> Item[Any]:
+    def _item(self, record: e.Record) -> Item[Any]:
         letter = record_of(record, self._queue.codec, self._queue.store.codec, handle_of(self._queue.store))
         return Item(record, priority=letter.priority, meta=letter.meta, group=letter.group)

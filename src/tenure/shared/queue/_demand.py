@@ -35,7 +35,7 @@ on them, it is asked once more (`reask`), so that it offers no tasks to takers t
 
 from __future__ import annotations
 
-from tenure.engine import CAP
+import tenure.engine as e
 
 
 class Demand:
@@ -79,7 +79,7 @@ class Demand:
         """True if there is something to ask for, with so many takers waiting. At most `CAP` of them are
         advertised.
         """
-        return self.reask or self.promised > 0 or min(CAP, waiting) > self.registered
+        return self.reask or self.promised > 0 or min(e.CAP, waiting) > self.registered
 
     def ask(self, waiting: int, *, probing: int, prefetched: int) -> int:
         """An exchange leaves: returns how many tasks it asks for.
@@ -87,7 +87,7 @@ class Demand:
         Of those `waiting`, `probing` wait for this answer only; `prefetched` tasks wait for takers.
         """
         ahead = max(0, min(self.prefetch_window, self.prefetch) - prefetched)
-        self.requested = min(CAP, max(waiting, self.promised) + ahead)
+        self.requested = min(e.CAP, max(waiting, self.promised) + ahead)
         # only takers that wait already: a taker that comes after this answer asks then
         self.advertising = waiting > probing and not ahead
         self.promised = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tenure.engine import Move, MovedCount, Scan
+import tenure.engine as e
 from tenure.errors import TaskNotWaiting
 from tenure.store import StoreHandle, read_pages
 
@@ -17,7 +17,7 @@ UNCHANGED: Any = object()
 _WAITS = ("waiting", "delayed")
 
 
-async def edit_task(store: StoreHandle, found: Scan[Any], move: Move) -> int:
+async def edit_task(store: StoreHandle, found: e.Scan[Any], move: e.Move) -> int:
     """Apply a move to the task that is found, and return its id.
 
     Raises `TaskNotWaiting`, `StoreClosed`, `EngineError`. Cancellation: it may or may not be applied.
@@ -36,6 +36,6 @@ async def edit_task(store: StoreHandle, found: Scan[Any], move: Move) -> int:
             raise TaskNotWaiting(move.key, f"task {record.id}", record.state, record.id)
         group = group_of_children(move.group) if move.group and record.parent else move.group
         moved = await store.call(replace(move, ids=(record.id,), group=group))
-        assert isinstance(moved, MovedCount)
+        assert isinstance(moved, e.MovedCount)
         if moved.count:
             return record.id

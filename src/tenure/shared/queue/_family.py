@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from anyio import CancelScope
 
-from tenure.engine import ENTRIES, Entry, Page, Reply, Scan, SetEntry, Settle, TooMany
+import tenure.engine as e
 from tenure.store import Codec, Store, StoreHandle, handle_of
 from tenure.waiting import checkpoint, this_task
 
@@ -65,10 +65,10 @@ class Family:
         self.id: int = task_id
         self.token: int = token
         self.used: set[str] = set()
-        self.wait: Settle | None = None
+        self.wait: e.Settle | None = None
         self.left: bool = False
         self.progressed: bool = False
-        self._stored: dict[str, dict[str, Entry]] = {}
+        self._stored: dict[str, dict[str, e.Entry]] = {}
         self._entries = entries
 
     def __str__(self) -> str:
@@ -80,43 +80,43 @@ class Family:
             raise RuntimeError(f"{what} was used before in this delivery of {self}: use another name")
         self.used.add(name)
 
-    async def found(self, prefix: str, name: str) -> Entry | None:
+    async def found(self, prefix: str, name: str) -> e.Entry | None:
         """The entry of that name, as it was at the first call for the `prefix`. To find one is a checkpoint."""
         if (entry := (await self.stored(prefix)).get(name)) is not None:
             await checkpoint()
         return entry
 
-    async def stored(self, prefix: str) -> dict[str, Entry]:
+    async def stored(self, prefix: str) -> dict[str, e.Entry]:
         """The entries whose names begin with `prefix`, as they were at the first call; the keys lack the prefix."""
         if (known := self._stored.get(prefix)) is None:
             known = self._stored[prefix] = await self.read(prefix)
         return known
 
-    async def read(self, prefix: str) -> dict[str, Entry]:
+    async def read(self, prefix: str) -> dict[str, e.Entry]:
         """Read the entries whose names begin with `prefix`, in the order of their names; the keys lack the prefix.
 
         Only earlier deliveries have left any: if there are none, nothing is read. Raises `EngineError`, `StoreClosed`.
         """
-        found: dict[str, Entry] = {}
+        found: dict[str, e.Entry] = {}
         after = prefix if self._entries else ""
         while after:
-            page = await self.store.call(Scan(ENTRIES, self.key, after, only=str(self.id)), patient=True)
-            assert isinstance(page, Page)
+            page = await self.store.call(e.Scan(e.ENTRIES, self.key, after, only=str(self.id)), patient=True)
+            assert isinstance(page, e.Page)
             entries = [entry for entry in page.rows if entry.name.startswith(prefix)]
             found.update((entry.name.removeprefix(prefix), entry) for entry in entries)
             after = page.next if len(entries) == len(page.rows) else ""
         return found
 
-    async def write(self, name: str, value: bytes) -> bytes | Reply:
+    async def write(self, name: str, value: bytes) -> bytes | e.Reply:
         """Store a value, unless an earlier sending of it arrived. Returns the value on record, or why it was refused.
 
         Raises `RuntimeError` for too many entries, `EngineError`, `StoreClosed`.
         Cancellation: the value may or may not be stored.
         """
-        answer = await self.store.call(SetEntry(self.key, self.id, self.token, name, value), patient=True)
-        if isinstance(answer, TooMany):
+        answer = await self.store.call(e.SetEntry(self.key, self.id, self.token, name, value), patient=True)
+        if isinstance(answer, e.TooMany):
             raise RuntimeError(f"{self} has {answer.most} entries, which is the most")  # noqa: TRY004 no argument
-        self.progressed |= answer is Reply.OK or isinstance(answer, Entry)
-        if isinstance(answer, Entry):
+        self.progressed |= answer is e.Reply.OK or isinstance(answer, e.Entry)
+        if isinstance(answer, e.Entry):
             return answer.value
-        return value if answer is Reply.OK else answer
+        return value if answer is e.Reply.OK else answer

@@ -10,8 +10,8 @@ from typing import Generic, Self
 
 import anyio.lowlevel
 
+import tenure.engine as e
 from tenure.arguments import AsyncBlock, NotAwaited
-from tenure.engine import TASK, Record, Reply, Scan
 from tenure.errors import EngineError, ResultUnavailable, StoreClosed
 from tenure.shared._watch import Watch, new_line, wake
 from tenure.store import StoreHandle
@@ -34,7 +34,7 @@ class Feed:
 
     def __init__(self, store: StoreHandle, key: str, task_id: int, on_last: Callable[[Feed], object]) -> None:
         self.task_id: int = task_id
-        self.record: Record | None = None
+        self.record: e.Record | None = None
         self.child: ChildRecord | None = None
         self.version = 0
         self.over = False
@@ -74,10 +74,10 @@ class Feed:
         try:
             while not self.over:
                 session = await self._store.session(self._store.ttl, self._key)
-                watched = Scan(TASK, self._key, only=str(self.task_id), watch=session.id)
+                watched = e.Scan(e.TASK, self._key, only=str(self.task_id), watch=session.id)
                 with Watch(self._hints, session, lambda: None) as watch:
                     answer = await self._store.call(watched, patient=True)
-                    if isinstance(answer, Reply):
+                    if isinstance(answer, e.Reply):
                         session.lose("gone")
                     elif not answer.rows:
                         self.fail(partial(ResultUnavailable, self._key, self.task_id))
@@ -91,7 +91,7 @@ class Feed:
         except (EngineError, StoreClosed) as problem:
             self.fail(partial(type(problem), *problem.args))
 
-    def _publish(self, record: Record, child: ChildRecord | None) -> None:
+    def _publish(self, record: e.Record, child: ChildRecord | None) -> None:
         former = self.record
         if former is not None and is_older(record.progress, former.progress):
             # the engine has lost a report that was seen here
@@ -114,7 +114,7 @@ class TaskChanges(AsyncBlock, NotAwaited, Generic[P_co]):
     __slots__ = ("_feed", "_feeds", "_read", "_seen")
 
     def __init__(
-        self, feed: Callable[[], Feed], read: Callable[[Record, ChildRecord | None], TaskRecord[P_co]]
+        self, feed: Callable[[], Feed], read: Callable[[e.Record, ChildRecord | None], TaskRecord[P_co]]
     ) -> None:
         self._feeds = feed
         self._read = read

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import tenure.engine as e
 from tenure.arguments import check_name
-from tenure.engine import OF_CHILDREN, GroupCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class GroupStatistics:
         return self.waiting + self.delayed + self.leased
 
 
-def group_statistics(counts: GroupCounts) -> GroupStatistics:
+def group_statistics(counts: e.GroupCounts) -> GroupStatistics:
     """The engine's counts of a group, for the user."""
-    name, is_of_children = shown_group(counts.group), counts.group.startswith(OF_CHILDREN)
+    name, is_of_children = shown_group(counts.group), counts.group.startswith(e.OF_CHILDREN)
     return GroupStatistics(
         *(name, counts.waiting, counts.delayed, counts.leased, is_of_children),
         *(counts.starts_in, counts.held_off, counts.weight),
@@ -46,16 +46,16 @@ def group_statistics(counts: GroupCounts) -> GroupStatistics:
 def check_group(name: str, group: object) -> str:
     """The group of a task: a name that says nothing of children."""
     checked = check_name(name, group)
-    if checked.startswith(OF_CHILDREN):
+    if checked.startswith(e.OF_CHILDREN):
         raise ValueError(f"{name} must not begin with a null character: {checked[:50]!r}")
     return checked
 
 
 def group_of_children(group: str) -> str:
     """The group that the engine keeps for the children that have this group; "" for none."""
-    return group and OF_CHILDREN + group
+    return group and e.OF_CHILDREN + group
 
 
 def shown_group(group: str) -> str:
     """The group, of a child or not, as the user has named it."""
-    return group.removeprefix(OF_CHILDREN)
+    return group.removeprefix(e.OF_CHILDREN)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
+import tenure.engine as e
 from tenure.arguments import Seconds, check_name, check_seconds
-from tenure.engine import OnDuplicate
 
-_WORDS: tuple[OnDuplicate, ...] = get_args(OnDuplicate)
+_WORDS: tuple[e.OnDuplicate, ...] = get_args(e.OnDuplicate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Key:
     """
 
     text: str
-    on_duplicate: OnDuplicate = "refuse"
+    on_duplicate: e.OnDuplicate = "refuse"
     ttl: Seconds | None = None
     within: Seconds | None = None
 
@@ -43,7 +43,7 @@ class Key:
             raise ValueError(f"within needs on_duplicate='replace', not {self.on_duplicate!r}")
 
 
-def check_on_duplicate(on_duplicate: object) -> OnDuplicate:
+def check_on_duplicate(on_duplicate: object) -> e.OnDuplicate:
     """Raises `ValueError` for any other word."""
     for word in _WORDS:
         if word == on_duplicate:

@@ -8,8 +8,8 @@ from datetime import datetime
 from time import time
 from typing import Any, Protocol, TypeVar, cast
 
+import tenure.engine as e
 from tenure.arguments import LARGEST, LONGEST, Seconds, check_count, check_name, check_seconds, check_timeout
-from tenure.engine import NewTask, OnDuplicate
 from tenure.store import Codec
 
 from ._groups import check_group
@@ -24,13 +24,13 @@ from ._takes import Takers
 T = TypeVar("T")
 
 
-class DatedTask(NewTask):
+class DatedTask(e.NewTask):
     """A task for a time, which stays while the put waits for room."""
 
     __slots__ = ("at",)
     at: float
 
-    def sent_now(self) -> NewTask:
+    def sent_now(self) -> e.NewTask:
         """The task with the delay that is left."""
         return replace(self, delay=max(0.0, self.at - time()))
 
@@ -58,9 +58,9 @@ def new_task(
     timeout: Seconds | None = None,
     retry: Retry | None = None,
     meta: Mapping[str, str] | None = None,
-    _text_key: OnDuplicate = "refuse",
+    _text_key: e.OnDuplicate = "refuse",
     **unknown: object,
-) -> NewTask:
+) -> e.NewTask:
     """The task that a put with these options puts. Raises what `put` raises.
 
     `_text_key` is the `on_duplicate` of a key that is a text; `span_meta` is what the span of the put adds.
@@ -72,7 +72,7 @@ def new_task(
     if timeout is not None or retry is not None:
         data = with_options(data, timeout, retry)
     text = key_ttl = within = None
-    on_duplicate: OnDuplicate = "refuse"
+    on_duplicate: e.OnDuplicate = "refuse"
     if key is not None:
         if isinstance(key, Key):
             text, on_duplicate = key.text, key.on_duplicate
@@ -85,7 +85,7 @@ def new_task(
             raise ValueError(
                 f"within of the key must be at least the delay, {seconds:g} seconds, not {within:g}"
             )
-    task = (NewTask if at is None else DatedTask)(
+    task = (e.NewTask if at is None else DatedTask)(
         encode(queue.codec, queue.key, "payload", payload, queue.max_payload),
         check_count("priority", priority, least=-LARGEST),
         seconds,
@@ -104,8 +104,8 @@ def new_task(
 
 
 def task_of(
-    queue: Encoding[T], item: Item[T], on_duplicate: OnDuplicate, span_meta: Mapping[str, str]
-) -> NewTask:
+    queue: Encoding[T], item: Item[T], on_duplicate: e.OnDuplicate, span_meta: Mapping[str, str]
+) -> e.NewTask:
     """The task that an item of `WorkQueue.put_many` stands for. Raises what `put` raises."""
     if item.name is not None:
         raise ValueError(
@@ -114,7 +114,7 @@ def task_of(
     return new_task(queue, item.payload, span_meta, **item.options, _text_key=on_duplicate)
 
 
-def with_key_ttl(task: NewTask, ttl: float | None) -> NewTask:
+def with_key_ttl(task: e.NewTask, ttl: float | None) -> e.NewTask:
     """The task, whose key is kept for `ttl` seconds unless the put says how long."""
     if task.key is None or task.key_ttl is not None:
         return task

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+import tenure.engine as e
 from tenure.arguments import check_name
-from tenure.engine import CAP, Conflict, Duplicate, NewTask
 from tenure.errors import CursorConflict, QueueFull
 from tenure.store import StoreHandle, decoded, encoded
 
@@ -25,15 +25,15 @@ async def put_portions(
     store: StoreHandle,
     key: str,
     producers: Producers,
-    tasks: Sequence[NewTask],
+    tasks: Sequence[e.NewTask],
     cursor: tuple[str, Any] | None,
     expected: Any,
-) -> list[int | Duplicate]:
+) -> list[int | e.Duplicate]:
     """Put the tasks in order, and return the engine's answer for each. Raises what `WorkQueue.put_many` raises.
 
     Cancellation: portions that were put stay.
     """
-    most = min(CAP, producers.record.current.max_size)
+    most = min(e.CAP, producers.record.current.max_size)
     # which tasks are put together; without any, a cursor is still stored
     portions = deque(
         list(range(start, min(start + most, len(tasks)))) for start in range(0, max(1, len(tasks)), most)
@@ -47,7 +47,7 @@ async def put_portions(
         if cursor is None or len(portions) > 1:
             raise ValueError("expected needs a cursor, and items that fit in one portion")
         value = b"" if expected is None else _encoded(store, key, "what is expected", expected)
-    outcomes: dict[int, int | Duplicate] = {}
+    outcomes: dict[int, int | e.Duplicate] = {}
     while portions:
         portion = portions.popleft()
         part = tuple(map(tasks.__getitem__, portion))
@@ -59,7 +59,7 @@ async def put_portions(
                 raise
             portions.extendleft(reversed(_parts(portion, tasks)))
             continue
-        if isinstance(answer, Conflict):
+        if isinstance(answer, e.Conflict):
             assert stored is not None
             found = decoded_cursor(store, key, stored[0], answer.value) if answer.value else None
             raise CursorConflict(key, stored[0], found)
@@ -78,7 +78,7 @@ def _encoded(store: StoreHandle, key: str, what: str, value: Any) -> bytes:
     return encoded(store.codec, f"{key}: {what}", value)
 
 
-def _parts(portion: list[int], tasks: Sequence[NewTask]) -> list[list[int]]:
+def _parts(portion: list[int], tasks: Sequence[e.NewTask]) -> list[list[int]]:
     """A portion cut up: by groups; in halves if it has one group only, or two tasks with one key."""
     groups: dict[str, list[int]] = {}
     for i in portion:

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
-from tenure.engine import CAP, Accepted, Conflict, Leave, NewTask, Operation, Put, PutRequest, Reply
+import tenure.engine as e
 from tenure.errors import OutcomeUnknown, QueueFull, StoreClosed
 from tenure.store import Batcher, Held, Session, StoreHandle, Timer, outcome_of
 from tenure.waiting import Line, Waiter
@@ -25,7 +25,7 @@ class _Request(Held):
 
     __slots__ = ("again", "dated", "queued_in", "request", "room", "runner", "sent", "size", "waiter")
 
-    def __init__(self, request: PutRequest, again: Callable[[_Request], None]) -> None:
+    def __init__(self, request: e.PutRequest, again: Callable[[_Request], None]) -> None:
         self.request = request
         self.size, self.dated = 0, False
         for task in request.tasks:
@@ -36,9 +36,9 @@ class _Request(Held):
         self.sent = False
         self.room = False
         self.queued_in: Session | None = None
-        self.waiter: Waiter[_Request, Accepted | Conflict]
+        self.waiter: Waiter[_Request, e.Accepted | e.Conflict]
 
-    def sent_now(self) -> PutRequest:
+    def sent_now(self) -> e.PutRequest:
         """The request with the delays that are left until the times of its tasks."""
         tasks = (task.sent_now() if isinstance(task, DatedTask) else task for task in self.request.tasks)
         return replace(self.request, tasks=tuple(tasks))
@@ -56,7 +56,7 @@ class Producers:
         self.record = record
         self._store = store
         self._key = key
-        self._line: Line[_Request, Accepted | Conflict] = Line(self._left)
+        self._line: Line[_Request, e.Accepted | e.Conflict] = Line(self._left)
         self._turns = Batcher(store, key, store.ttl, self)
         self._gathered: deque[_Request] = deque()
         self._sent: list[_Request] = []
@@ -69,12 +69,12 @@ class Producers:
 
     async def put(
         self,
-        tasks: tuple[NewTask, ...],
+        tasks: tuple[e.NewTask, ...],
         *,
         wait: bool,
         cursor: tuple[str, bytes] | None = None,
         expected: bytes | None = None,
-    ) -> Accepted | Conflict:
+    ) -> e.Accepted | e.Conflict:
         """Put tasks, all or none. Raises `QueueFull`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, and
         `StoreUnavailable` unless it is to `wait`.
 
@@ -92,7 +92,7 @@ class Producers:
                 else self._store.promptly(self._key, f"putting {outcome_of(sent=False)}")
             ):
                 session = await self._store.session(self._store.ttl, self._key)
-        request = _Request(PutRequest(session.new_name(), tasks, wait, cursor, expected), self._again)
+        request = _Request(e.PutRequest(session.new_name(), tasks, wait, cursor, expected), self._again)
         request.waiter = self._line.join(request)
         self._gathered.append(request)
         self._turns.schedule()
@@ -104,9 +104,9 @@ class Producers:
 
     # what Turns asks
 
-    def next_operation(self, session: Session, n: int) -> Operation[Any] | None:
+    def next_operation(self, session: Session, n: int) -> e.Operation[Any] | None:
         tasks = size = 0
-        while self._gathered and tasks < CAP and size < _MOST_BYTES:
+        while self._gathered and tasks < e.CAP and size < _MOST_BYTES:
             request = self._gathered.popleft()
             if request.waiter.waiting:
                 request.sent, request.room = True, False
@@ -118,7 +118,7 @@ class Producers:
         record = self.record
         if record.sent_in is not session or record.pending or session.deadline > record.send_again_at:
             record.send(session)
-        return Put(
+        return e.Put(
             session.id, n, self._key, tuple([r.sent_now() if r.dated else r.request for r in self._sent])
         )
 
@@ -127,9 +127,9 @@ class Producers:
         if answer.revision != self.record.revision:
             self.record.seen(answer.revision)
         for request, reply in zip(sent, answer.answers, strict=True):
-            if isinstance(reply, (Accepted, Conflict)):
+            if isinstance(reply, (e.Accepted, e.Conflict)):
                 self._line.grant(request.waiter, reply)
-            elif reply is Reply.REFUSED:
+            elif reply is e.Reply.REFUSED:
                 group = next((task.group for task in request.request.tasks if task.group), None)
                 self._line.fail(request.waiter, QueueFull(self._key, self.record.current.max_size, group))
             elif not request.waiter.waiting:
@@ -206,14 +206,14 @@ class Producers:
             session, request.queued_in = request.queued_in, None
             session.drop(request)
 
-    def _left(self, waiter: Waiter[_Request, Accepted | Conflict]) -> None:
+    def _left(self, waiter: Waiter[_Request, e.Accepted | e.Conflict]) -> None:
         request = waiter.want
         self._dequeue(request)
         if request.sent and not waiter.granted:
             self._withdraw(request.request.producer)
 
     def _withdraw(self, producer: str) -> None:
-        self._store.send(Leave(self._key, producer), lambda _: None)
+        self._store.send(e.Leave(self._key, producer), lambda _: None)
 
     def _fail(self, make_error: Callable[[], Exception]) -> None:
         sent, self._sent = self._sent, []

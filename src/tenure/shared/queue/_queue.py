@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any, Generic, Literal, Self, Unpack, cast, overload
 from weakref import ref
 
+import tenure.engine as e
 from tenure.arguments import (
     LARGEST,
     Seconds,
@@ -21,30 +22,6 @@ from tenure.arguments import (
     shows_options,
 )
 from tenure.dbapi import run_enlisted, run_enlisted_sync
-from tenure.engine import (
-    CAP,
-    ENDED,
-    GROUPS,
-    KEYED_TASK,
-    TASK,
-    TASKS,
-    Accepted,
-    Duplicate,
-    Enlistment,
-    Entry,
-    Move,
-    MovedCount,
-    NewTask,
-    OnDuplicate,
-    PutOne,
-    QueueCounts,
-    Record,
-    Reply,
-    Scan,
-    SetEntry,
-    SetPaused,
-    TooMany,
-)
 from tenure.errors import DuplicateTask, QueueFull, TaskCancelled, TaskFailed
 from tenure.shared._listing import Listing, Page, listing, listing_of
 from tenure.store import Codec, Store, check_codec, decoded, handle_of, read_counts, read_pages
@@ -90,7 +67,7 @@ _SHORTEST_HOLD = 1e-6
 """Seconds: the clock of an engine has no finer steps."""
 _UNFINISHED = ("waiting", "delayed", "leased", "suspended", "ending")
 _INDEXES = (*_UNFINISHED, "ended")
-PURGEABLE = frozenset({"waiting", "delayed", *ENDED})
+PURGEABLE = frozenset({"waiting", "delayed", *e.ENDED})
 
 
 def check_queue(queue: object) -> None:
@@ -224,7 +201,7 @@ class WorkQueue(Target[P], Generic[P]):
         self,
         items: Iterable[P | Item[P]],
         *,
-        on_duplicate: OnDuplicate = "refuse",
+        on_duplicate: e.OnDuplicate = "refuse",
         cursor: tuple[str, Any] | None = None,
         expected: Any = ANYTHING,
     ) -> list[int] | list[int | DuplicateTask]:
@@ -287,14 +264,14 @@ class WorkQueue(Target[P], Generic[P]):
             return span.task_id
 
     def _put_joining(
-        self, task: NewTask
-    ) -> tuple[Enlistment[int | Duplicate | Reply], Callable[[int | Duplicate | Reply], int]]:
-        def judge(answer: int | Duplicate | Reply) -> int:
-            if isinstance(answer, Reply):
+        self, task: e.NewTask
+    ) -> tuple[e.Enlistment[int | e.Duplicate | e.Reply], Callable[[int | e.Duplicate | e.Reply], int]]:
+        def judge(answer: int | e.Duplicate | e.Reply) -> int:
+            if isinstance(answer, e.Reply):
                 raise QueueFull(self.key, self._client.record.current.max_size, task.group or None)
             return self._id(task, answer)
 
-        return self._store.enlist(PutOne(self.key, task)), judge
+        return self._store.enlist(e.PutOne(self.key, task)), judge
 
     async def complete_in(self, connection: object, tasks: Iterable[Task[P]]) -> list[Task[P]]:
         """Complete up to 256 tasks in a transaction of yours, as `Task.complete_in` does one, and return which.
@@ -323,16 +300,16 @@ class WorkQueue(Target[P], Generic[P]):
                 return own.task_id
         task = new_task(self, payload, span and span.meta, *in_order, **by_name)
         accepted = await self._client.producers.put((task,), wait=wait)
-        assert isinstance(accepted, Accepted)
+        assert isinstance(accepted, e.Accepted)
         return self._id(task, accepted.ids[0])
 
-    def _outcome(self, task: NewTask, answer: int | Duplicate) -> int | DuplicateTask:
-        if isinstance(answer, Duplicate):
+    def _outcome(self, task: e.NewTask, answer: int | e.Duplicate) -> int | DuplicateTask:
+        if isinstance(answer, e.Duplicate):
             return DuplicateTask(self.key, task.key or "", answer.id)
         return answer
 
-    def _id(self, task: NewTask, answer: int | Duplicate) -> int:
-        if isinstance(answer, Duplicate):
+    def _id(self, task: e.NewTask, answer: int | e.Duplicate) -> int:
+        if isinstance(answer, e.Duplicate):
             raise DuplicateTask(self.key, task.key or "", answer.id)
         return answer
 
@@ -426,13 +403,13 @@ class WorkQueue(Target[P], Generic[P]):
             return False
         else:
             task_id = record.id
-        answer = await self._store.call(SetEntry(self.key, task_id, 0, SIGNAL + name, data))
-        if isinstance(answer, TooMany):
+        answer = await self._store.call(e.SetEntry(self.key, task_id, 0, SIGNAL + name, data))
+        if isinstance(answer, e.TooMany):
             problem = f"{self.key} task {task_id} has {answer.most} entries, which is the most"
             raise RuntimeError(problem)  # noqa: TRY004 no argument
-        if isinstance(answer, Entry):
+        if isinstance(answer, e.Entry):
             return answer.state == "done" and answer.value == data
-        return answer is Reply.OK
+        return answer is e.Reply.OK
 
     async def reschedule(self, task_id: int, delay: Seconds = 0.0) -> bool:
         """Make a task that is waiting or delayed ready after `delay` seconds, behind the tasks that are ready then.
@@ -440,7 +417,7 @@ class WorkQueue(Target[P], Generic[P]):
         Returns False if there is no such task or it is in another state. Cancellation: it may or may not be applied.
         """
         task_id, delay = check_task_id("task_id", task_id), check_seconds("delay", delay)
-        return (await self._move(Move(self.key, (task_id,), "delayed", delay=delay))).count > 0
+        return (await self._move(e.Move(self.key, (task_id,), "delayed", delay=delay))).count > 0
 
     async def edit(
         self,
@@ -468,7 +445,7 @@ class WorkQueue(Target[P], Generic[P]):
             raise TypeError("edit takes a task_id or a key")
         if payload is UNCHANGED and group is UNCHANGED and priority is delay is None:
             raise TypeError("edit takes at least one of payload, priority, delay and group")
-        move = Move(
+        move = e.Move(
             *(self.key, (), "delayed"),
             delay=None if delay is None else check_seconds("delay", delay),
             priority=None if priority is None else check_count("priority", priority, least=-LARGEST),
@@ -511,7 +488,7 @@ class WorkQueue(Target[P], Generic[P]):
                 raise TypeError("cancel takes a task_id alone, or a state")
             task_id = check_task_id("task_id", task_id)
             ttl = (await self._client.record.read()).results
-            return (await self._move(Move(self.key, (task_id,), "cancelled", ttl=ttl))).count > 0
+            return (await self._move(e.Move(self.key, (task_id,), "cancelled", ttl=ttl))).count > 0
         if task_id != 0:
             raise TypeError("cancel takes a task_id or a state, not both")
         if state not in _UNFINISHED:
@@ -544,7 +521,7 @@ class WorkQueue(Target[P], Generic[P]):
 
         The cost of a page may grow with the number of groups.
         """
-        return listing(self._store, Scan(GROUPS, self.key), group_statistics)
+        return listing(self._store, e.Scan(e.GROUPS, self.key), group_statistics)
 
     async def settings(self) -> QueueSettings:
         """The settings that hold in all processes, and who has set each. Raises `StoreClosed`, `EngineError`."""
@@ -571,7 +548,7 @@ class WorkQueue(Target[P], Generic[P]):
         seconds = max(seconds, _SHORTEST_HOLD) if seconds else 0.0
         named = "" if group is None else check_group("group", group)
         for name in (named, group_of_children(named))[: 1 + bool(named)]:
-            await self._store.call(SetPaused(self.key, paused=True, seconds=seconds, group=name))
+            await self._store.call(e.SetPaused(self.key, paused=True, seconds=seconds, group=name))
 
     async def cursors(self) -> dict[str, Any]:
         """The cursors stored by `put_many`, by name."""
@@ -599,8 +576,8 @@ class WorkQueue(Target[P], Generic[P]):
 
         This process selects: the engine reads pages of 256 tasks until `limit` of them match, or to the last task.
         """
-        if state not in (None, *TASKS):
-            raise ValueError(f"state must be one of {', '.join(TASKS)}, not {state!r}")
+        if state not in (None, *e.TASKS):
+            raise ValueError(f"state must be one of {', '.join(e.TASKS)}, not {state!r}")
         indexes, matches = _INDEXES if state is None else (state,), check_where(where)
 
         async def read(after: str, most: int) -> Page[TaskRecord[P]]:
@@ -628,8 +605,8 @@ class WorkQueue(Target[P], Generic[P]):
         if where is not None or limit is not None or dry_run is not False:
             raise TypeError("requeue takes task_ids alone, or a selection of dead tasks")
         ids = tuple(check_task_id("task_ids", task_id) for task_id in task_ids)
-        portions = (ids[start : start + CAP] for start in range(0, len(ids), CAP))
-        return sum([(await self._move(Move(self.key, portion, "waiting"))).count for portion in portions])
+        portions = (ids[start : start + e.CAP] for start in range(0, len(ids), e.CAP))
+        return sum([(await self._move(e.Move(self.key, portion, "waiting"))).count for portion in portions])
 
     async def purge(
         self,
@@ -651,14 +628,14 @@ class WorkQueue(Target[P], Generic[P]):
 
     async def pause(self) -> None:
         """Deliver no more tasks, in any process, until `resume`. Cancellation: it may or may not be applied."""
-        await self._store.call(SetPaused(self.key, paused=True))
+        await self._store.call(e.SetPaused(self.key, paused=True))
 
     async def resume(self) -> None:
         """Deliver tasks again, and end a hold of the queue; the hold of a group goes on.
 
         Cancellation: it may or may not be applied.
         """
-        await self._store.call(SetPaused(self.key, paused=False))
+        await self._store.call(e.SetPaused(self.key, paused=False))
 
     # for the children of tasks
 
@@ -673,12 +650,12 @@ class WorkQueue(Target[P], Generic[P]):
 
     # inside
 
-    def _scan_of(self, task_id: int, key: str | None) -> Scan[Any]:
+    def _scan_of(self, task_id: int, key: str | None) -> e.Scan[Any]:
         if key is None:
-            return Scan(TASK, self.key, only=str(check_task_id("task_id", task_id)))
-        return Scan(KEYED_TASK, self.key, only=check_name("key", key))
+            return e.Scan(e.TASK, self.key, only=str(check_task_id("task_id", task_id)))
+        return e.Scan(e.KEYED_TASK, self.key, only=check_name("key", key))
 
-    def _read(self, record: Record, child: ChildRecord | None = None) -> TaskRecord[P]:
+    def _read(self, record: e.Record, child: ChildRecord | None = None) -> TaskRecord[P]:
         return record_of(record, self.codec, self._store.codec, self._store, child)
 
     async def _move_selected(
@@ -694,12 +671,12 @@ class WorkQueue(Target[P], Generic[P]):
             *(self._store, self.key, states, to, where), ttl=ttl, most=limit, dry_run=dry_run
         )
 
-    async def _move(self, operation: Move) -> MovedCount:
+    async def _move(self, operation: e.Move) -> e.MovedCount:
         self._client.record.announce()
         moved = await self._store.call(operation)
-        assert isinstance(moved, MovedCount)
+        assert isinstance(moved, e.MovedCount)
         return moved
 
-    async def _counts(self, *, recount: bool = False) -> QueueCounts:
+    async def _counts(self, *, recount: bool = False) -> e.QueueCounts:
         self._client.record.announce()
         return await read_counts(self._store, self.key, recount=recount)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
-from tenure.engine import QueueCounts, Rate, Record
+import tenure.engine as e
 from tenure.store import Codec, JsonCodec, StoreHandle, decoded
 
 from ._child_records import ChildRecord, queue_in
@@ -132,7 +132,7 @@ class TaskRecord(Generic[P_co]):
         return self.rank > 0
 
 
-def statistics_of(counts: QueueCounts) -> QueueStatistics:
+def statistics_of(counts: e.QueueCounts) -> QueueStatistics:
     """The engine's counts of a queue, for the user."""
     fields: dict[str, Any] = {name: getattr(counts, name) for name in QueueStatistics.__dataclass_fields__}
     for rate in ("rate", "group_rate"):
@@ -140,11 +140,11 @@ def statistics_of(counts: QueueCounts) -> QueueStatistics:
     return QueueStatistics(**fields)
 
 
-def _per_second(rate: Rate | None) -> float:
+def _per_second(rate: e.Rate | None) -> float:
     return 0.0 if rate is None else 1 / rate.every
 
 
-def audit_of(counted: QueueStatistics, rows: QueueCounts) -> Audit:
+def audit_of(counted: QueueStatistics, rows: e.QueueCounts) -> Audit:
     """The audit of a queue: its statistics, beside those that the engine has counted anew."""
     recounted = statistics_of(rows)
     problems: list[str] = []
@@ -157,7 +157,7 @@ def audit_of(counted: QueueStatistics, rows: QueueCounts) -> Audit:
 
 
 def record_of(
-    record: Record, payloads: Codec[P], codec: Codec, store: StoreHandle, child: ChildRecord | None = None
+    record: e.Record, payloads: Codec[P], codec: Codec, store: StoreHandle, child: ChildRecord | None = None
 ) -> TaskRecord[P]:
     """The engine's record of a task, for the user; `codec` is for the rest, `child` an unfinished child."""
     failures, done = read(record.failure), record.state == "done"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tenure.engine import Count, GetResult, Outcome, QueueCounts, Reply, Unfinished
+import tenure.engine as e
 from tenure.errors import ResultUnavailable, StoreClosed
 from tenure.shared._watch import Watch, new_line, wake
 from tenure.store import Session, StoreHandle
@@ -25,19 +25,19 @@ class Watchers:
         self._lines: dict[str, Line[None, None]] = {}
         self._feeds: dict[str, Feed] = {}
 
-    async def outcome(self, task_id: int) -> Outcome:
+    async def outcome(self, task_id: int) -> e.Outcome:
         """Wait for the end of a task. Raises `ResultUnavailable`."""
         while True:
             session = await self._store.session(self._store.ttl, self._key)
             with self._watch(str(task_id), session) as watch:
-                answer = await self._store.call(GetResult(self._key, task_id, session.id), patient=True)
-                if isinstance(answer, Outcome):
+                answer = await self._store.call(e.GetResult(self._key, task_id, session.id), patient=True)
+                if isinstance(answer, e.Outcome):
                     return answer
-                if answer is Reply.UNKNOWN:
+                if answer is e.Reply.UNKNOWN:
                     raise ResultUnavailable(
                         self._key, task_id, _OF_MEMORY if self._store.url == "memory:" else ""
                     )
-                if isinstance(answer, Unfinished):
+                if isinstance(answer, e.Unfinished):
                     await watch.changed(answer.ask_again_in)
                 else:
                     session.lose("gone")
@@ -47,8 +47,8 @@ class Watchers:
         while True:
             session = await self._store.session(self._store.ttl, self._key)
             with self._watch(_DRAINED, session) as watch:
-                answer = await self._store.call(Count(self._key, session.id), patient=True)
-                if not isinstance(answer, QueueCounts):
+                answer = await self._store.call(e.Count(self._key, session.id), patient=True)
+                if not isinstance(answer, e.QueueCounts):
                     session.lose("gone")
                 elif answer.waiting or answer.delayed or answer.leased or answer.suspended or answer.ending:
                     await watch.changed(answer.ask_again_in)

@@ -19,7 +19,7 @@ import anyio
 import anyio.lowlevel
 from anyio import CancelScope
 
-from tenure.engine import Settle
+import tenure.engine as e
 from tenure.errors import CapacityMismatch, EngineError, StoreClosed
 from tenure.handlers import NotKept, is_closing, split_failure
 from tenure.upkeep import unwrapped_task_group
@@ -61,7 +61,7 @@ class Runners:
         prefetch: int = 0,
         pause: Callable[[int], Awaitable[object] | None] | None = None,
         judge: Callable[[Task, BaseException], BaseException | None] | None = None,
-        on_settled: Callable[[Task, Settle, str | None], object] | None = None,
+        on_settled: Callable[[Task, e.Settle, str | None], object] | None = None,
         prepare: Callable[[int], Awaitable[object]] | None = None,
         name: str = "the handler",
     ) -> None:
@@ -230,7 +230,7 @@ class Runners:
 
     def _verdict(
         self, task: Task, failure: BaseException | None, interruption: BaseException | None
-    ) -> Settle:
+    ) -> e.Settle:
         if failure is None and interruption is None:
             return task._verdict(None)
         if isinstance(failure, NotKept):
@@ -239,7 +239,7 @@ class Runners:
             failure = self._judge(task, failure)
         return task._interrupted() if failure is None else task._verdict(failure)
 
-    def _settled(self, task: Task, settle: Settle, refused: str | None) -> None:
+    def _settled(self, task: Task, settle: e.Settle, refused: str | None) -> None:
         if refused is not None:
             task._report_loss(refused)
         self.counts[event_of(task, settle, refused)] += 1

@@ -15,8 +15,8 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, Unpack, cast, ov
 
 import anyio
 
+import tenure.engine as e
 from tenure.arguments import LONGEST, LONGEST_NAME, Seconds, check_seconds, check_text, shows_options
-from tenure.engine import Hint, QueueCounts, SessionItem
 from tenure.errors import CursorConflict, OutcomeUnknown, StoreClosed
 from tenure.store import Codec, Session, decoded, handle_of, read_counts
 from tenure.waiting import Line
@@ -102,10 +102,10 @@ class Alarm:
         with anyio.move_on_after(seconds):
             await self._line.wait(self._line.join(None))
 
-    def on_hint(self, hint: Hint) -> None:
+    def on_hint(self, hint: e.Hint) -> None:
         pass
 
-    def on_found(self, session: Session, item: SessionItem) -> None:
+    def on_found(self, session: Session, item: e.SessionItem) -> None:
         pass
 
     def ring(self) -> None:
@@ -420,7 +420,7 @@ NOTHING = StoredCursor()
 
 
 def schedules_in(
-    counts: QueueCounts,
+    counts: e.QueueCounts,
     codec: Codec[Any],
     payloads: Codec[Any] | None = None,
     queue: ScheduledQueue[Any] | None = None,

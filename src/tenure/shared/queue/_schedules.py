@@ -13,8 +13,8 @@ from typing import Any, Generic, Unpack, overload
 
 import anyio
 
+import tenure.engine as e
 from tenure.arguments import LONGEST_NAME, check_text, shows_options
-from tenure.engine import QueueCounts
 from tenure.errors import CursorConflict, OutcomeUnknown
 from tenure.observe import log
 from tenure.shared._listing import Listing, listing_of
@@ -204,7 +204,7 @@ class Schedules(Generic[P]):
             soonest = 0.0
         return soonest
 
-    def _in(self, counts: QueueCounts) -> builtins.list[Schedule[P]]:
+    def _in(self, counts: e.QueueCounts) -> builtins.list[Schedule[P]]:
         return schedules_in(counts, self.queue.store.codec, self.queue.codec, self.queue)
 
     async def _found(self, name: str) -> Schedule[P]:

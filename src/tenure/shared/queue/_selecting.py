@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
+import tenure.engine as e
 from tenure.arguments import (
     LONGEST_NAME,
     Seconds,
@@ -15,7 +16,6 @@ from tenure.arguments import (
     check_text,
     seconds_of,
 )
-from tenure.engine import CAP, TASKS, Move, MovedCount, Page, Record, Scan
 from tenure.shared._listing import read_matching
 from tenure.store import StoreHandle
 
@@ -23,7 +23,7 @@ from ._failures import read
 from ._groups import check_group, shown_group
 from ._meta import decode_meta, encode_meta
 
-Matches = Callable[[Record], bool]
+Matches = Callable[[e.Record], bool]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ def _by_error(value: object) -> Matches:
         raise TypeError(f"error must be a type of exceptions or its name, not {value!r}")
     name = check_text("error", value, most=LONGEST_NAME)
 
-    def test(record: Record) -> bool:
+    def test(record: e.Record) -> bool:
         if record.state == "done":
             return False
         texts = (record.result.decode(errors="replace"), read(record.failure).error)
@@ -109,7 +109,7 @@ _TESTS: dict[str, Callable[[object], Matches]] = {
 
 async def read_indexes(
     store: StoreHandle, key: str, indexes: Sequence[str], matches: Matches | None, after: str, most: int
-) -> Page[Record]:
+) -> e.Page[e.Record]:
     """The first tasks of these indexes that match, at most so many.
 
     Of several indexes, a place begins with the name of an index. Raises `EngineError`, `StoreClosed`, and `ValueError`
@@ -121,14 +121,14 @@ async def read_indexes(
         if index not in left:
             raise ValueError(f"after must be the next of a page of the same listing, not {index!r}")
         left = left[left.index(index) :]
-    rows: list[Record] = []
+    rows: list[e.Record] = []
     while left and len(rows) < most:
-        scan = Scan(TASKS[left[0]], key, after)
+        scan = e.Scan(e.TASKS[left[0]], key, after)
         page = await read_matching(store, scan, matches, most - len(rows))
         rows += page.rows
         if not (after := page.next):
             del left[0]
-    return Page(tuple(rows), f"{left[0]}:{after}" if left and len(indexes) > 1 else after)
+    return e.Page(tuple(rows), f"{left[0]}:{after}" if left and len(indexes) > 1 else after)
 
 
 async def move_selected(
@@ -152,12 +152,12 @@ async def move_selected(
     for state in sorted(states):
         after = ""
         while left > 0:
-            page = await read_matching(store, Scan(TASKS[state], key, after), matches, min(left, CAP))
+            page = await read_matching(store, e.Scan(e.TASKS[state], key, after), matches, min(left, e.CAP))
             ids = tuple(record.id for record in page.rows)
             count = len(ids)
             if ids and not only_count:
-                moved = await store.call(Move(key, ids, to, ttl, state=state))
-                assert isinstance(moved, MovedCount)
+                moved = await store.call(e.Move(key, ids, to, ttl, state=state))
+                assert isinstance(moved, e.MovedCount)
                 count = moved.count
             total, left = total + count, left - count
             if not (after := page.next):

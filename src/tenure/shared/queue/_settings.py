@@ -8,19 +8,8 @@ from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Any, Literal, TypedDict, get_args
 
+import tenure.engine as e
 from tenure.arguments import Seconds, check_count, check_flag, check_number, check_timeout
-from tenure.engine import (
-    DEFAULT_TEXTS,
-    DEFAULTS,
-    RECORD_TTL,
-    Configure,
-    Configured,
-    Rate,
-    Settings,
-    read,
-    settings_of,
-    written,
-)
 from tenure.errors import EngineError
 from tenure.limits import REQUESTS, Limit
 from tenure.store import Session, StoreHandle
@@ -156,7 +145,7 @@ def changes_of(options: Mapping[str, Any]) -> dict[str, str]:
         if (part := _PARTS.get(name)) is None:
             changes |= _checked(name, value)
         elif value is None:
-            changes |= {NAMES[f]: DEFAULT_TEXTS[NAMES[f]] for f in NAMES if f.startswith(f"{name}.")}
+            changes |= {NAMES[f]: e.DEFAULT_TEXTS[NAMES[f]] for f in NAMES if f.startswith(f"{name}.")}
         elif isinstance(value, part):
             for field_name, its in named_in(value).items():
                 changes |= _checked(f"{name}.{field_name}", its)
@@ -166,7 +155,7 @@ def changes_of(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _checked(name: str, value: Any) -> dict[str, str]:
-    return {(engine := NAMES[name]): written(engine, _CHECKS[name](name, value))}
+    return {(engine := NAMES[name]): e.written(engine, _CHECKS[name](name, value))}
 
 
 def _or_none(check: Callable[[str, Any], Any], none: Any) -> Callable[[str, Any], Any]:
@@ -188,14 +177,14 @@ def _hold(name: str, value: Any) -> bool:
     return value == "hold"
 
 
-def _rate(name: str, limit: Any) -> Rate | None:
+def _rate(name: str, limit: Any) -> e.Rate | None:
     if limit is None:
         return None
     if not isinstance(limit, Limit):
         raise TypeError(f"{name} must be a Limit, such as Limit(100, per=1), not {type(limit).__name__}")
     if limit.unit != REQUESTS:
         raise ValueError(f"{name} counts tasks, and has no unit: {limit.unit!r}")
-    return Rate(1 / limit.per_second, limit.most)
+    return e.Rate(1 / limit.per_second, limit.most)
 
 
 def _weights(name: str, weights: Mapping[str, float] | None) -> tuple[tuple[str, float], ...]:
@@ -233,15 +222,15 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
 }
 
 
-def deliveries_of(settings: Settings) -> int:
+def deliveries_of(settings: e.Settings) -> int:
     """The `max_deliveries` that a program has named: the engine adds the deliveries of suspects beside others."""
     most = settings.max_deliveries
     return max(1, most - LEEWAY) if most > 1 else 1
 
 
-def shown(answer: Configured) -> QueueSettings:
+def shown(answer: e.Configured) -> QueueSettings:
     """The record, for the user."""
-    settings = settings_of((it.name, it.value) for it in answer.fields)
+    settings = e.settings_of((it.name, it.value) for it in answer.fields)
     time = datetime.now(UTC)
     return QueueSettings(
         settings.max_size,
@@ -261,7 +250,7 @@ def shown(answer: Configured) -> QueueSettings:
     )
 
 
-def shown_record(answer: Configured) -> dict[str, dict[str, Any]]:
+def shown_record(answer: e.Configured) -> dict[str, dict[str, Any]]:
     """The fields of the record that somebody has set, as JSON: of each the value, when it was set, and by whom."""
     settings = shown(answer)
     return {
@@ -288,7 +277,7 @@ def values_of(settings: QueueSettings) -> dict[str, Any]:
     return values
 
 
-def _limit(rate: Rate | None) -> Limit | None:
+def _limit(rate: e.Rate | None) -> Limit | None:
     return None if rate is None else Limit(rate.burst, per=round(rate.every * rate.burst, 9))
 
 
@@ -303,7 +292,7 @@ class QueueRecord:
     """
 
     def __init__(self, store: StoreHandle, key: str) -> None:
-        self.current: Settings = DEFAULTS
+        self.current: e.Settings = e.DEFAULTS
         """The settings that hold, as far as this process knows."""
         self.on_change: Callable[[], object] = lambda: None
         self.sent_in: Session | None = None
@@ -338,7 +327,7 @@ class QueueRecord:
         """
         if self.sent_in is not session or session.deadline > self.send_again_at:
             self.sent_in = session
-            self.send_again_at = session.deadline + RECORD_TTL / 2
+            self.send_again_at = session.deadline + e.RECORD_TTL / 2
             if self.pending.keys() != self._named.keys() or not self._named:
                 self._send(self._named, missing=True)
         self.announce()
@@ -349,12 +338,12 @@ class QueueRecord:
             pending, self.pending = self.pending, {}
             self._send(pending, missing=False)
 
-    async def read(self, *, patient: bool = False) -> Settings:
+    async def read(self, *, patient: bool = False) -> e.Settings:
         """Ask the engine for the settings that hold. Raises what `StoreHandle.call` raises."""
         await self.configure({}, patient=patient)
         return self.current
 
-    async def configure(self, changes: Mapping[str, str], *, patient: bool = False) -> Configured:
+    async def configure(self, changes: Mapping[str, str], *, patient: bool = False) -> e.Configured:
         """Name fields now, or none, and return the record. Raises what `StoreHandle.call` raises."""
         self.announce()
         before, self._named = self._named, {**self._named, **changes}
@@ -374,13 +363,13 @@ class QueueRecord:
 
     # inside
 
-    def _operation(self, changes: Mapping[str, str], *, missing: bool) -> Configure:
-        return Configure(self._key, self._store.process, tuple(changes.items()), missing)
+    def _operation(self, changes: Mapping[str, str], *, missing: bool) -> e.Configure:
+        return e.Configure(self._key, self._store.process, tuple(changes.items()), missing)
 
     def _send(self, changes: Mapping[str, str], *, missing: bool) -> None:
         def on_answer(answer: object) -> None:
             self._asks = False
-            if isinstance(answer, Configured):
+            if isinstance(answer, e.Configured):
                 self._learn(answer)
             elif isinstance(answer, Exception):
                 self.pending = {**({} if missing else changes), **self.pending}
@@ -395,14 +384,14 @@ class QueueRecord:
     def _shown_key(self) -> str:
         return self._key.removeprefix(self._store.prefix("queue"))
 
-    def _learn(self, answer: Configured) -> None:
+    def _learn(self, answer: e.Configured) -> None:
         self.revision, self.is_known = answer.revision, True
         record = {it.name: it for it in answer.fields}
-        self._have(settings_of((it.name, it.value) for it in answer.fields), self.pending)
+        self._have(e.settings_of((it.name, it.value) for it in answer.fields), self.pending)
         replaced: dict[str, list[str]] = {}
         for name, text in self._named.items():
             it = record.get(name)
-            value, by = (it.value, it.by) if it else (DEFAULT_TEXTS[name], "nobody")
+            value, by = (it.value, it.by) if it else (e.DEFAULT_TEXTS[name], "nobody")
             if value != text and by != self._store.process and name not in {*self._told, *self.pending}:
                 self._told.add(name)
                 replaced.setdefault(by, []).append(_SHOWN[name])
@@ -415,8 +404,8 @@ class QueueRecord:
                 process=self._store.process,
             )
 
-    def _have(self, settings: Settings, named: Mapping[str, Any]) -> None:
-        former, named = self.current, {name: read(name, text) for name, text in named.items()}
+    def _have(self, settings: e.Settings, named: Mapping[str, Any]) -> None:
+        former, named = self.current, {name: e.read(name, text) for name, text in named.items()}
         self.current = replace(settings, **named) if named else settings
         if self.current != former:
             self.on_change()

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+import tenure.engine as e
 from tenure.arguments import check_name
-from tenure.engine import Entry, Reply
 from tenure.store import decoded
 from tenure.waiting import checkpoint
 
@@ -26,7 +26,7 @@ async def step(
     function: Callable[[], Awaitable[R]] | Callable[[], R],
     encode: Callable[[str, Any], bytes],
     unkept: Callable[[Exception, str], Exception],
-) -> R | Reply:
+) -> R | e.Reply:
     """Return the stored value, or what the function returns once that is stored; the `Reply` of a refusal.
 
     A step whose value cannot be kept has run all the same: the reason is stored instead, and raised in later
@@ -58,15 +58,15 @@ async def step(
             except Exception as problem:  # noqa: BLE001 a codec may raise anything
                 reason = f"the value of the step {name!r}, of type {type(value).__name__}, {CANNOT_BE_KEPT}"
                 marker = reason.encode(errors="replace")
-                stored[f"!{name}"] = Entry(UNKEPT + name, "value", "done", marker)
+                stored[f"!{name}"] = e.Entry(UNKEPT + name, "value", "done", marker)
                 answer = await family.write(UNKEPT + name, marker)
-                if isinstance(answer, Reply):
+                if isinstance(answer, e.Reply):
                     return answer
                 raise unkept(problem, reason) from problem.__cause__
             data = await family.write(STEP + name, data)
     except BaseException:
         family.used.remove(STEP + name)  # the handler may try the step again
         raise
-    if isinstance(data, Reply):
+    if isinstance(data, e.Reply):
         return data
     return decoded(family.codec, f"{family}: the step {name!r}", data)

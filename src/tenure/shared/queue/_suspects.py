@@ -29,7 +29,7 @@ from threading import RLock
 from typing import Protocol
 from weakref import WeakSet
 
-from tenure.engine import Settle, Taken, Verdict
+import tenure.engine as e
 from tenure.store import Session
 from tenure.waiting import now
 
@@ -87,7 +87,7 @@ class Suspects:
 
     def __init__(self, takers: Beside) -> None:
         self.limit(5)
-        self.kept: deque[tuple[Session, Taken]] = deque()
+        self.kept: deque[tuple[Session, e.Taken]] = deque()
         """The suspects that have not begun."""
         self._begun: set[int] = set()
         self._since = 0.0
@@ -119,7 +119,7 @@ class Suspects:
         self._patience *= 2
         return self._patience <= 4 * PATIENCE
 
-    def keep(self, session: Session, tasks: Sequence[Taken]) -> Sequence[Taken]:
+    def keep(self, session: Session, tasks: Sequence[e.Taken]) -> Sequence[e.Taken]:
         """Keep the tasks that may run together, if the room is free; returns the others, which go back."""
         with room.lock:
             if room.is_closed():
@@ -128,7 +128,7 @@ class Suspects:
         self.kept.clear()
         self._begun.clear()
         self._since, self._unmarked = now(), True
-        back: list[Taken] = []
+        back: list[e.Taken] = []
         most = len(tasks)
         for taken in tasks:
             silent, alone = self._silent(taken), len(self._alone(taken))
@@ -157,23 +157,23 @@ class Suspects:
             members = list(room.members)
         return not any(member.in_hand for member in members if member is not self._takers)
 
-    def to_mark(self) -> list[tuple[Session, Settle]]:
+    def to_mark(self) -> list[tuple[Session, e.Settle]]:
         """The notes for the engine, once, before suspects begin: a task runs alone, or its next death is its last."""
-        marks: list[tuple[Session, Settle]] = []
+        marks: list[tuple[Session, e.Settle]] = []
         is_alone = len(self.kept) == 1
         for session, taken in self.kept if self._unmarked else ():
             alone = self._alone(taken)
             if is_alone and len(alone) + 1 >= self._charges:
-                marks.append((session, Settle(taken.id, taken.token, Verdict.ALONE)))
+                marks.append((session, e.Settle(taken.id, taken.token, e.Verdict.ALONE)))
                 continue
             alone += (self._silent(taken),) * is_alone
             if alone != read(taken.failure).alone:
                 record = noted(taken.failure, alone)
-                marks.append((session, Settle(taken.id, taken.token, Verdict.NOTE, failure=record)))
+                marks.append((session, e.Settle(taken.id, taken.token, e.Verdict.NOTE, failure=record)))
         self._unmarked = False
         return marks
 
-    def begin(self) -> tuple[Session, Taken]:
+    def begin(self) -> tuple[Session, e.Taken]:
         """The next suspect, which begins."""
         session, taken = self.kept.popleft()
         self._begun.add(taken.token)
@@ -187,10 +187,10 @@ class Suspects:
                 room.session = room.owner = None
 
     @staticmethod
-    def _silent(taken: Taken) -> int:
+    def _silent(taken: e.Taken) -> int:
         """The number of earlier deliveries without a verdict."""
         return taken.deliveries - taken.attempts - 1
 
-    def _alone(self, taken: Taken) -> tuple[int, ...]:
+    def _alone(self, taken: e.Taken) -> tuple[int, ...]:
         """The deliveries that the task began alone since its last verdict, as `Failures.alone` has them."""
         return tuple(n for n in read(taken.failure).alone if self.first <= n < self._silent(taken))

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from tenure.engine import CAP, NOT_BEGUN, Exchange, Exchanged, Operation, Settle, Taken, Verdict
+import tenure.engine as e
 from tenure.errors import StoreClosed
 from tenure.store import Batcher, Held, Session, StoreHandle, Timer
 from tenure.waiting import Line, Waiter, now
@@ -26,7 +26,7 @@ from ._demand import Demand
 from ._settings import QueueRecord
 from ._suspects import PATIENCE, Suspects, room
 
-_MARKS = (Verdict.NOTE, Verdict.ALONE)
+_MARKS = (e.Verdict.NOTE, e.Verdict.ALONE)
 
 _LATER = 30.0
 """Seconds between two checks whether a taker can still come back."""
@@ -65,13 +65,13 @@ class Takers(Held):
         self._listener = listener
         self.record = record
         self._demand = Demand()
-        self._line: Line[object, tuple[Session, Taken]] = Line(self._left)
-        self._probes: dict[Waiter[object, tuple[Session, Taken]], bool] = {}  # in line too; True: asked for
-        self._prefetched: deque[tuple[Session, Taken]] = deque()  # no taker is in line
+        self._line: Line[object, tuple[Session, e.Taken]] = Line(self._left)
+        self._probes: dict[Waiter[object, tuple[Session, e.Taken]], bool] = {}  # in line too; True: asked for
+        self._prefetched: deque[tuple[Session, e.Taken]] = deque()  # no taker is in line
         self._batcher = Batcher(store, key, store.ttl, self)
-        self._settling: deque[tuple[Session, Settle, OnSettled]] = deque()
-        self._sent: list[tuple[Session, Settle, OnSettled]] = []
-        self._unknown: list[tuple[Session, Settle]] = []
+        self._settling: deque[tuple[Session, e.Settle, OnSettled]] = deque()
+        self._sent: list[tuple[Session, e.Settle, OnSettled]] = []
+        self._unknown: list[tuple[Session, e.Settle]] = []
         self._holders: dict[int, Holder | None] = {}  # by token; None: on its way to its taker
         self._stopped: set[int] = set()  # tokens that no taker here has yet
         self._registered_in: Session | None = None
@@ -110,7 +110,7 @@ class Takers(Held):
             return 0
         return len(self._holders) - len(self.suspects.kept) + len(self._settling) + len(self._sent)
 
-    async def take(self, group: object = None) -> tuple[Session, Taken]:
+    async def take(self, group: object = None) -> tuple[Session, e.Taken]:
         """Take the next task. Raises `StoreClosed`, `EngineError`; `Dismissed` when the group is dismissed meanwhile.
 
         Cancellation: what was taken is given back.
@@ -125,7 +125,7 @@ class Takers(Held):
                 return session, taken
             self._give_back(session, taken)
 
-    async def take_at_once(self) -> tuple[Session, Taken] | None:
+    async def take_at_once(self) -> tuple[Session, e.Taken] | None:
         """Take the next task if there is one now. Raises and cancellation as for `take`."""
         self._check_open()
         self._batcher.schedule()
@@ -142,7 +142,7 @@ class Takers(Held):
         self._give_back(session, taken)
         return None
 
-    async def take_many(self, group: object, most: int, linger: float) -> list[tuple[Session, Taken]]:
+    async def take_many(self, group: object, most: int, linger: float) -> list[tuple[Session, e.Taken]]:
         """Take the next task, and those that come within `linger` seconds after it, up to `most` in all.
 
         It ends sooner when the group is dismissed. Raises and cancellation as for `take`.
@@ -164,7 +164,7 @@ class Takers(Held):
                 raise
             if not waiters[-1].granted:
                 self._leave_for_now(waiters)
-            deliveries: list[tuple[Session, Taken]] = []
+            deliveries: list[tuple[Session, e.Taken]] = []
             for session, taken in (waiter.value for waiter in waiters if waiter.granted):
                 if session.check() is None and not self._closed:
                     deliveries.append((session, taken))
@@ -173,7 +173,7 @@ class Takers(Held):
             if deliveries:
                 return deliveries
 
-    def _leave_for_now(self, waiters: list[Waiter[object, tuple[Session, Taken]]]) -> None:
+    def _leave_for_now(self, waiters: list[Waiter[object, tuple[Session, e.Taken]]]) -> None:
         """A batch has begun: it is not a taker until it has ended."""
         for waiter in waiters:
             if not waiter.granted:
@@ -188,7 +188,7 @@ class Takers(Held):
         if token in self._stopped:
             holder._stop()
 
-    def settle(self, session: Session, settle: Settle, on_settled: OnSettled) -> None:
+    def settle(self, session: Session, settle: e.Settle, on_settled: OnSettled) -> None:
         """Let go of a task with a verdict. Synchronous; from here on nothing can stop it."""
         self._home.check()
         self._holders.pop(settle.token, None)
@@ -218,10 +218,10 @@ class Takers(Held):
 
     # what the batcher asks
 
-    def next_operation(self, session: Session, n: int) -> Operation[Any] | None:
+    def next_operation(self, session: Session, n: int) -> e.Operation[Any] | None:
         if self._unknown:
             self._give_back_unknown()
-        while self._settling and len(self._sent) < CAP:
+        while self._settling and len(self._sent) < e.CAP:
             entry = self._settling.popleft()
             if entry[0] is session:
                 self._sent.append(entry)
@@ -240,7 +240,7 @@ class Takers(Held):
         record = self.record
         if record.sent_in is not session or record.pending or session.deadline > record.send_again_at:
             record.send(session)
-        return Exchange(
+        return e.Exchange(
             session.id,
             n,
             self._key,
@@ -249,7 +249,7 @@ class Takers(Held):
             demand.advertising,
         )
 
-    def on_answer(self, session: Session, answer: Exchanged) -> None:
+    def on_answer(self, session: Session, answer: e.Exchanged) -> None:
         sent, self._sent = self._sent, []
         session.unreleased.pop(self, None)
         if answer.revision != self.record.revision:
@@ -345,7 +345,7 @@ class Takers(Held):
         else:
             holder._stop()
 
-    def on_found(self, session: Session, settle: Settle) -> None:
+    def on_found(self, session: Session, settle: e.Settle) -> None:
         """The engine says that this process has a task; a task that no taker here has is given back."""
         self._unknown.append((session, settle))
         self._batcher.schedule()
@@ -379,7 +379,7 @@ class Takers(Held):
         if self._closed:
             raise StoreClosed("the store is closed")
 
-    def _join(self, group: object) -> Waiter[object, tuple[Session, Taken]]:
+    def _join(self, group: object) -> Waiter[object, tuple[Session, e.Taken]]:
         waiter = self._line.join(group)
         while self._prefetched and not waiter.granted:
             session, taken = self._prefetched.popleft()
@@ -391,7 +391,7 @@ class Takers(Held):
             self._proceed()
         return waiter
 
-    def _hand_over(self, session: Session, taken: Taken) -> None:
+    def _hand_over(self, session: Session, taken: e.Taken) -> None:
         if taken.deadline is not None:
             taken = _in_loop_time(taken)
         taker = self._line.head()
@@ -404,7 +404,7 @@ class Takers(Held):
         else:
             self._line.grant(taker, (session, taken))
 
-    def _keep_suspects(self, session: Session, tasks: Sequence[Taken]) -> Sequence[Taken]:
+    def _keep_suspects(self, session: Session, tasks: Sequence[e.Taken]) -> Sequence[e.Taken]:
         """Suspects have come, or others of this process have the room; returns the tasks that may begin now: none."""
         suspects = self.suspects
         if not suspects.here:
@@ -449,7 +449,7 @@ class Takers(Held):
         suspects = self.suspects
         if suspects.kept and suspects.here:
             if suspects.impatient and suspects.put_off():
-                self._give_back_suspects(Verdict.POSTPONE)
+                self._give_back_suspects(e.Verdict.POSTPONE)
             elif not len(self._line) and len(self._holders) == len(suspects.kept):  # nobody takes here
                 self._give_back_suspects()
         self._proceed()
@@ -457,24 +457,24 @@ class Takers(Held):
             self._glance.set(_GLANCE)
         self._go_on()
 
-    def _give_back_suspects(self, verdict: Verdict = Verdict.GIVE_BACK) -> None:
+    def _give_back_suspects(self, verdict: e.Verdict = e.Verdict.GIVE_BACK) -> None:
         """Give back the suspects that have not begun."""
         kept = self.suspects.kept
         while kept:
             session, taken = kept.pop()
-            settle = Settle(taken.id, taken.token, verdict, NOT_BEGUN, delay=PATIENCE)
+            settle = e.Settle(taken.id, taken.token, verdict, e.NOT_BEGUN, delay=PATIENCE)
             self.settle(session, settle, _nothing)
 
     def _give_back_prefetched(self, but: int = 0) -> None:
         while len(self._prefetched) > but:
             self._give_back(*self._prefetched.pop())
 
-    def _left(self, waiter: Waiter[object, tuple[Session, Taken]]) -> None:
+    def _left(self, waiter: Waiter[object, tuple[Session, e.Taken]]) -> None:
         if waiter.granted:
             self._give_back(*waiter.value)
 
-    def _give_back(self, session: Session, taken: Taken) -> None:
-        self.settle(session, Settle(taken.id, taken.token, Verdict.GIVE_BACK), _nothing)
+    def _give_back(self, session: Session, taken: e.Taken) -> None:
+        self.settle(session, e.Settle(taken.id, taken.token, e.Verdict.GIVE_BACK), _nothing)
 
     def _give_back_unknown(self) -> None:
         # no answer is under way that could bring it
@@ -504,7 +504,7 @@ class Takers(Held):
             self._idling.grant(waiter, None)
 
 
-def _in_loop_time(taken: Taken) -> Taken:
+def _in_loop_time(taken: e.Taken) -> e.Taken:
     """From here on the deadline is a time of the loop's clock."""
     return taken if taken.deadline is None else replace(taken, deadline=now() + taken.deadline)
 

@@ -15,20 +15,9 @@ import anyio
 import anyio.lowlevel
 from anyio import CancelScope
 
+import tenure.engine as e
 from tenure.arguments import Seconds, check_name, check_timeout
 from tenure.dbapi import run_enlisted, run_enlisted_sync
-from tenure.engine import (
-    ANEW,
-    Complete,
-    Enlistment,
-    Exchange,
-    Operation,
-    Progress,
-    Reply,
-    Settle,
-    Taken,
-    Verdict,
-)
 from tenure.errors import AcquireTimeout, LeaseLost, TaskCancelled, TaskFailed
 from tenure.handlers import NotBegun, split_failure
 from tenure.observe import Trying
@@ -69,19 +58,19 @@ _UNCOMMITTED = "uncommitted"
 _LATE_PAUSE = 1.0
 """Seconds for which a late task rests that the engine, whose clock may be behind, does not know to be late."""
 _EVENTS = {
-    Verdict.DONE: "task.done",
-    Verdict.RETRY: "task.retry",
-    Verdict.DEAD: "task.dead",
-    Verdict.DISCARD: "task.discarded",
-    Verdict.CANCEL: "task.cancelled",
-    Verdict.GIVE_BACK: "task.given_back",
-    Verdict.POSTPONE: "task.postponed",
-    Verdict.WAIT: "task.suspended",
-    Verdict.WAIT_FOR: "task.suspended",
+    e.Verdict.DONE: "task.done",
+    e.Verdict.RETRY: "task.retry",
+    e.Verdict.DEAD: "task.dead",
+    e.Verdict.DISCARD: "task.discarded",
+    e.Verdict.CANCEL: "task.cancelled",
+    e.Verdict.GIVE_BACK: "task.given_back",
+    e.Verdict.POSTPONE: "task.postponed",
+    e.Verdict.WAIT: "task.suspended",
+    e.Verdict.WAIT_FOR: "task.suspended",
 }
 
 
-def event_of(task: Task[Any], settle: Settle, refused: str | None) -> str:
+def event_of(task: Task[Any], settle: e.Settle, refused: str | None) -> str:
     """The event for the end of a try; `refused` is why the engine has not accepted the verdict."""
     if refused:
         return "task.lost"
@@ -143,7 +132,7 @@ class Task(Guarded, Held, Generic[P_co]):
     )
 
     def __init__(
-        self, queue: Source, session: Session, taken: Taken, scope: CancelScope | HandlerScope | Batch[Any]
+        self, queue: Source, session: Session, taken: e.Taken, scope: CancelScope | HandlerScope | Batch[Any]
     ) -> None:
         self.id: int = taken.id
         self.token: int = taken.token
@@ -170,7 +159,7 @@ class Task(Guarded, Held, Generic[P_co]):
         self._scope: CancelScope | HandlerScope | Batch[Any] | None = scope
         self._result = b"null"
         self._joined = False
-        self._if_uncommitted: Settle | None = None
+        self._if_uncommitted: e.Settle | None = None
         self._trying: Trying | None = None
         self._unkept: tuple[Exception, str] | None = (
             None  # the error by which a value was refused, the reason
@@ -255,11 +244,11 @@ class Task(Guarded, Held, Generic[P_co]):
         self._reports += 1
         report = numbered_report(self.token, self._reports, data)
         answer = await queue._takers.store.call(
-            Progress(queue.key, self.id, self.token, report), patient=True
+            e.Progress(queue.key, self.id, self.token, report), patient=True
         )
-        if answer is Reply.REFUSED:
+        if answer is e.Reply.REFUSED:
             raise LeaseLost(self._name, self.lost or "refused")
-        if answer is Reply.REQUESTED:
+        if answer is e.Reply.REQUESTED:
             self._stop()
 
     @overload
@@ -369,7 +358,7 @@ class Task(Guarded, Held, Generic[P_co]):
         if entry is None:
             # the contract has 0 for no timeout
             await self._suspend(
-                Verdict.WAIT_FOR, SIGNAL + name, max(timeout, 1e-3) if timeout is not None else 0.0
+                e.Verdict.WAIT_FOR, SIGNAL + name, max(timeout, 1e-3) if timeout is not None else 0.0
             )
         if entry.state == "expired":
             raise TimeoutError(f"{self._name}: the signal {name!r} has not come in time")
@@ -428,21 +417,21 @@ class Task(Guarded, Held, Generic[P_co]):
         """Like `complete_in`, at once, with a connection that blocks; in any thread."""
         run_enlisted_sync(connection, self._joining(), self._completed)
 
-    def _joining(self) -> Enlistment[Reply]:
+    def _joining(self) -> e.Enlistment[e.Reply]:
         self.check()
         queue = self._queue
-        return queue._takers.store.enlist(Complete(self._session.id, queue.key, self._done()))
+        return queue._takers.store.enlist(e.Complete(self._session.id, queue.key, self._done()))
 
-    def _completed(self, answer: Reply) -> None:
-        if answer is Reply.CHILDREN:
+    def _completed(self, answer: e.Reply) -> None:
+        if answer is e.Reply.CHILDREN:
             raise RuntimeError(f"{self._name} has unfinished children: complete it after their block")
-        if answer is not Reply.OK:
+        if answer is not e.Reply.OK:
             raise LeaseLost(self._name, self.lost or answer.value)
         self._joined = True
 
-    def _done(self) -> Settle:
-        return Settle(
-            self.id, self.token, Verdict.DONE, self._result, 0.0, self._queue._takers.record.current.results
+    def _done(self) -> e.Settle:
+        return e.Settle(
+            self.id, self.token, e.Verdict.DONE, self._result, 0.0, self._queue._takers.record.current.results
         )
 
     def _fence(self) -> tuple[str, int]:
@@ -456,20 +445,20 @@ class Task(Guarded, Held, Generic[P_co]):
 
     def _check_answer(self, answer: object) -> None:
         """Raise if the engine has refused an entry: `LeaseLost`, `TaskCancelled`."""
-        if answer is Reply.REFUSED:
+        if answer is e.Reply.REFUSED:
             raise LeaseLost(self._name, self.lost or "refused")
-        if answer is Reply.REQUESTED:
+        if answer is e.Reply.REQUESTED:
             self._stop()
             raise TaskCancelled(self._queue.key, self.id)
 
-    async def _suspend(self, verdict: Verdict, until: str, delay: float = 0.0) -> NoReturn:
+    async def _suspend(self, verdict: e.Verdict, until: str, delay: float = 0.0) -> NoReturn:
         """Interrupt the handler, so that the task waits and is delivered again.
 
         Raises `RuntimeError` if a shield keeps the handler from being interrupted.
         """
         family, scope = self._opened_family(), self._scope
         assert isinstance(scope, HandlerScope)
-        family.wait = Settle(self.id, self.token, verdict, until.encode(), delay)
+        family.wait = e.Settle(self.id, self.token, verdict, until.encode(), delay)
         scope.cancel(f"task {self.id} is suspended")
         await anyio.lowlevel.checkpoint_if_cancelled()
         # `wait` stays: a handler that catches this is interrupted where its shield ends
@@ -500,16 +489,16 @@ class Task(Guarded, Held, Generic[P_co]):
             self.cancelled = True
             self._scope.cancel(f"task {self.id} cancelled")
 
-    def _fail_from_outside(self, problem: Exception) -> Operation[Any] | None:
+    def _fail_from_outside(self, problem: Exception) -> e.Operation[Any] | None:
         """The verdict that the handler has failed; None for a settled task. From any thread."""
         if self._scope is None or self._joined:
             return None
         settle = self._verdict(problem)
-        return Exchange(self._session.id, next(numbers), self._queue.key, (settle,), wait=False)
+        return e.Exchange(self._session.id, next(numbers), self._queue.key, (settle,), wait=False)
 
     # for completing many at once
 
-    def _completion(self, key: str) -> tuple[Session, Settle] | None:
+    def _completion(self, key: str) -> tuple[Session, e.Settle] | None:
         """The operation that completes the task, and its session; None if the task is not held, or will end in
         another way.
 
@@ -540,11 +529,11 @@ class Task(Guarded, Held, Generic[P_co]):
         assert isinstance(self._scope, HandlerScope)
         self._scope.scope.deadline = inf if self.deadline is None else self.deadline
 
-    def _expires_by(self, settle: Settle) -> bool:
+    def _expires_by(self, settle: e.Settle) -> bool:
         """Return True if the task ends as expired by this verdict, since it is late."""
-        return settle.verdict is not Verdict.DONE and self._late
+        return settle.verdict is not e.Verdict.DONE and self._late
 
-    def _verdict(self, failure: BaseException | None) -> Settle:
+    def _verdict(self, failure: BaseException | None) -> e.Settle:
         """The verdict on the task after its body ended with this failure, or with none."""
         if failure is None:
             if self._joined:
@@ -554,17 +543,17 @@ class Task(Guarded, Held, Generic[P_co]):
                 return wait
             return self._done()
         if isinstance(failure, NotBegun):
-            return Settle(self.id, self.token, Verdict.GIVE_BACK)
+            return e.Settle(self.id, self.token, e.Verdict.GIVE_BACK)
         settings = self._queue._takers.record.current
         record = recorded(failure, self.attempt, self._failure, with_traceback=settings.tracebacks)
         message = decisive(failure)
-        settle = Settle(self.id, self.token, Verdict.RETRY, failure=record)
+        settle = e.Settle(self.id, self.token, e.Verdict.RETRY, failure=record)
         if isinstance(message, Discard):
             reason = message.reason.encode(errors="replace")
-            return replace(settle, verdict=Verdict.DISCARD, result=reason, ttl=settings.results)
+            return replace(settle, verdict=e.Verdict.DISCARD, result=reason, ttl=settings.results)
         if isinstance(message, RetryLater) and not message.counts:
-            result = ANEW if message.resets else b""
-            return replace(settle, verdict=Verdict.POSTPONE, result=result, delay=message.delay)
+            result = e.ANEW if message.resets else b""
+            return replace(settle, verdict=e.Verdict.POSTPONE, result=result, delay=message.delay)
         text, retry = error_of(message), options_in(self._meta).retry or self._queue.retry
         if (reason := self._why_unkept(failure)) is not None:
             text += f"\n{NOT_AGAIN}{reason}"
@@ -575,7 +564,7 @@ class Task(Guarded, Held, Generic[P_co]):
                 return replace(settle, delay=retry.delay(self.attempt))
             text += f"\n{refusal}"
         result = text.encode(errors="replace")
-        return replace(settle, verdict=Verdict.DEAD, result=result, ttl=settings.dead)
+        return replace(settle, verdict=e.Verdict.DEAD, result=result, ttl=settings.dead)
 
     def _why_unkept(self, failure: BaseException) -> str | None:
         for leaf in leaves(failure):
@@ -589,25 +578,25 @@ class Task(Guarded, Held, Generic[P_co]):
                     return f"the result of a child {CANNOT_BE_KEPT}"
         return None
 
-    def _waiting(self, family: Family) -> Settle | None:
+    def _waiting(self, family: Family) -> e.Settle | None:
         """The verdict in place of DONE, if its handler has caught the interruption, or has left unfinished children."""
         if family.wait is None and family.left:
-            return Settle(self.id, self.token, Verdict.WAIT)
+            return e.Settle(self.id, self.token, e.Verdict.WAIT)
         return family.wait
 
-    def _interrupted(self) -> Settle:
+    def _interrupted(self) -> e.Settle:
         """The verdict on the task after its body was interrupted, or did not start."""
         if self._late and not self.cancelled:
-            return Settle(self.id, self.token, Verdict.POSTPONE, delay=_LATE_PAUSE)
+            return e.Settle(self.id, self.token, e.Verdict.POSTPONE, delay=_LATE_PAUSE)
         if not (isinstance(self._family, int) or self.cancelled) and (wait := self._family.wait) is not None:
             return wait
-        verdict = Verdict.CANCEL if self.cancelled else Verdict.GIVE_BACK
-        return Settle(self.id, self.token, verdict, ttl=self._queue._takers.record.current.results)
+        verdict = e.Verdict.CANCEL if self.cancelled else e.Verdict.GIVE_BACK
+        return e.Settle(self.id, self.token, verdict, ttl=self._queue._takers.record.current.results)
 
     def _settle(
         self,
-        settle: Settle,
-        on_settled: Callable[[Task[Any], Settle, str | None], object],
+        settle: e.Settle,
+        on_settled: Callable[[Task[Any], e.Settle, str | None], object],
         error: BaseException | None = None,
     ) -> None:
         """Let go of the task: synchronous, so that nothing can stop it. `error` is how the try failed.
@@ -616,7 +605,7 @@ class Task(Guarded, Held, Generic[P_co]):
         it is refused, that function calls `_report_loss`: most tasks are done, and nothing need be said of them.
         """
         self._scope = None
-        if settle.verdict is Verdict.DONE and self._session.reporter.observer is None:
+        if settle.verdict is e.Verdict.DONE and self._session.reporter.observer is None:
             answered = partial(on_settled, self, settle)
         else:
             self._error = None if isinstance(error, NotBegun) else error
@@ -633,9 +622,9 @@ class Task(Guarded, Held, Generic[P_co]):
 
     def _report(
         self,
-        settle: Settle,
+        settle: e.Settle,
         seconds: float,
-        on_settled: Callable[[Task[Any], Settle, str | None], object],
+        on_settled: Callable[[Task[Any], e.Settle, str | None], object],
         refused: str | None,
     ) -> None:
         if self._trying is not None:
@@ -685,7 +674,7 @@ def _refused_if_committed(on_settled: OnSettled, problem: str | None) -> None:
     on_settled({None: _UNCOMMITTED, "refused": None}.get(problem, problem))
 
 
-class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
+class TakeBlock(LeasedBlock[Task[P], tuple[Session, e.Taken], bool]):
     """A block that takes a task and settles it."""
 
     __slots__ = ("_answered", "_parked", "_problem", "_queue", "_taken", "_timeout")
@@ -694,7 +683,7 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
         super().__init__(queue._takers.store, queue.key)
         self._queue = queue
         self._timeout = None if timeout is None else check_timeout("timeout", timeout)
-        self._taken: tuple[Session, Taken] | None = None
+        self._taken: tuple[Session, e.Taken] | None = None
         self._answered = False
         self._problem: str | None = "unacknowledged"  # why the engine has not accepted the verdict
         self._parked: Parked | None = None
@@ -703,7 +692,7 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
     def _name(self) -> str:
         return f"{self._key} task" if self._taken is None else f"{self._key} task {self._taken[1].id}"
 
-    async def _obtain(self) -> tuple[Session, Taken]:
+    async def _obtain(self) -> tuple[Session, e.Taken]:
         takers = self._queue._takers
         if self._timeout is None:
             self._taken = await takers.take()
@@ -716,7 +705,7 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
             raise AcquireTimeout(self._name, self._timeout, reason=f"the store {trouble}" if trouble else "")
         return self._taken
 
-    def _hand_over(self, obtained: tuple[Session, Taken], scope: CancelScope) -> Task[P]:
+    def _hand_over(self, obtained: tuple[Session, e.Taken], scope: CancelScope) -> Task[P]:
         task = Task[P](self._queue, *obtained, scope)
         if task.deadline is not None:
             scope.deadline = task.deadline
@@ -735,9 +724,9 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, Taken], bool]):
             self._scope.deadline = inf  # it does not limit the wait for the engine's answer
 
     def _abandon(self, held: Task[P]) -> None:
-        held._settle(Settle(held.id, held.token, Verdict.GIVE_BACK), self._on_settled)
+        held._settle(e.Settle(held.id, held.token, e.Verdict.GIVE_BACK), self._on_settled)
 
-    def _on_settled(self, task: Task[Any], _: Settle, problem: str | None) -> None:
+    def _on_settled(self, task: Task[Any], _: e.Settle, problem: str | None) -> None:
         if problem is not None:
             task._report_loss(problem)
         self._answered = True

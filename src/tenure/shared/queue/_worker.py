@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, cast, overload
 
+import tenure.engine as e
 from tenure.arguments import Seconds, check_count, check_seconds, check_timeout
-from tenure.engine import CAP, Settle, Verdict
 from tenure.handlers import HandlerProcess, adapted, in_thread, is_async, name_of, until_free
 from tenure.local import Threads
 from tenure.observe import Sample
@@ -338,7 +338,7 @@ class BatchWorker(AnyWorker):
         executor: Executor | None = None,
         on_dead: OnDead | None = None,
     ) -> None:
-        self._size = check_count("size", size, most=CAP)
+        self._size = check_count("size", size, most=e.CAP)
         self._linger = check_seconds("linger", linger)
         super().__init__(
             *(queue, handler, partial(_adapted_to_batches, handler)),
@@ -368,7 +368,7 @@ def dead_letter_worker(handler: OnDead, queue: WorkQueue[Any]) -> Worker:
         raise TypeError(f"on_dead: {problem}") from None
 
 
-def _wake(dead: DeadLetters, task: Task[Any], settle: Settle, refused: str | None) -> None:
+def _wake(dead: DeadLetters, task: Task[Any], settle: e.Settle, refused: str | None) -> None:
     del task
-    if refused is None and settle.verdict is Verdict.DEAD:
+    if refused is None and settle.verdict is e.Verdict.DEAD:
         dead.wake()
