@@ -11,6 +11,7 @@ from types import ModuleType
 
 from mutants.patches import SOURCES, mutants
 
+import tenure.engine
 import tenure.engines.memory
 
 ENGINE = "engines/memory"
@@ -75,7 +76,9 @@ def with_fault(file, text):
         rules = ModuleType(f"tenure.engine.{Path(file).stem}")
         rules.__package__ = "tenure.engine"
         exec(code, vars(rules))
+        room = ModuleType("tenure.engine")
+        vars(room).update(vars(tenure.engine))
+        vars(room).update((name, vars(rules)[name]) for name in tenure.engine.__all__ if name in vars(rules))
         for part in parts:
-            shared = vars(part).keys() & {name for name in vars(rules) if not name.startswith("__")}
-            vars(part).update((name, vars(rules)[name]) for name in shared)
+            vars(part)["e"] = room
     return engine

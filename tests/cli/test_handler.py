@@ -66,7 +66,7 @@ def test_how_a_handler_is_called(load, name, is_async, wants_store):
 
 
 def test_builtins_can_be_handlers():
-    assert load_handler("builtins:len").of_tasks()(SimpleNamespace(payload="four", begin=lambda: None)) == 4
+    assert load_handler("builtins:len").of_tasks()(SimpleNamespace(payload="four", check=lambda: None)) == 4
 
 
 @pytest.mark.parametrize(

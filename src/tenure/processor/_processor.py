@@ -306,7 +306,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
                     upkeep.cancel()
 
     async def _drain_workers(self) -> None:
-        async with anyio.create_task_group() as group:
+        async with unwrapped_task_group() as group:
             for worker in self._workers.values():
                 group.start_soon(worker.drain)
 

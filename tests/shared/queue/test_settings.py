@@ -180,8 +180,7 @@ async def test_the_first_task_of_a_process_is_kept_as_the_queue_says(open_store_
 def record_ttl(monkeypatch):
     """The seconds for which settings last, in virtual time: SQLite looks at its file several times a second."""
     seconds = 600.0
-    for module in ("tenure.engines.rules._queues", "tenure.shared.queue._settings"):
-        monkeypatch.setattr(f"{module}.RECORD_TTL", seconds)
+    monkeypatch.setattr("tenure.engine.RECORD_TTL", seconds)
     return seconds
 
 
