@@ -108,6 +108,25 @@ async def work_off(queue, handler):
     return worker.statistics()
 
 
+async def test_without_its_thread_a_lease_lasts_all_the_same(url, monkeypatch):
+    """Python 3.12 starts no thread in a function of `atexit`."""
+    start = threading.Thread.start
+
+    def refuse(thread):
+        if "watchdog" in thread.name:
+            raise RuntimeError("can't create new thread at interpreter shutdown")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    async with tenure.open_store(url, ttl=4) as store, Lock(store, "report") as lease:
+        granted_until = lease._session.deadline
+        with anyio.fail_after(50):
+            while lease._session.deadline == granted_until:
+                await anyio.sleep(0.01)
+        lease.check()
+        assert watchdogs() == []
+
+
 async def test_a_handler_that_blocks_for_longer_than_the_ttl_runs_once(url, caplog):
     runs = []
     async with tenure.open_store(url, ttl=4) as store:

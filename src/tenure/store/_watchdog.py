@@ -99,10 +99,10 @@ class Watchdog:
             self._wake.set()
         elif not self._stopped and runs_in_real_time():
             self._on_loop, self._loop_thread = loop_caller(), threading.get_ident()
-            self._thread = threading.Thread(
-                target=self._run, name=f"tenure watchdog of {self._url}", daemon=True
-            )
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name=f"tenure watchdog of {self._url}", daemon=True)
+            with suppress(RuntimeError):  # Python 3.12 starts none in `atexit`; the loop renews all the same
+                thread.start()
+                self._thread = thread
 
     def stop(self) -> None:
         """Have the thread end."""
