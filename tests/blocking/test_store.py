@@ -146,7 +146,7 @@ ENDINGS = {
     "by an exception": "raise SystemExit(0)",
     "with a thread in a body": "start(lambda: (lock.__enter__(), time.sleep(1000)))",
     "with a thread that waits": "lock.__enter__(); start(wait)",
-    "with another in atexit": "import atexit; atexit.register(lambda: queue.put(2))",
+    "with another in atexit": "import atexit; atexit.register(lambda: (queue.put(2), lock.__enter__()))",
 }
 
 
@@ -277,6 +277,47 @@ assert taken.wait(20)
     with blocking.open_store(shared_url) as store:
         queue = blocking.WorkQueue(store, "mail")
         assert (queue.statistics().done, queue.statistics().waiting) == (1, 1)
+
+
+CALLS = {
+    "is answered": ("await report(task, value)", "to the end\n"),
+    "ends with its lease": ("task._session.lose('expired'); await anyio.sleep_forever()", "expired\n"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_that_uses_a_hold_when_the_main_thread_ends(shared_url, call):
+    """The end of the main thread reaches the loop while the call is under way."""
+    rest, words = CALLS[call]
+    code = f"""
+import anyio, threading, tenure
+from tenure import blocking
+store = blocking.open_store({shared_url!r}, close_timeout=0.2)
+queue = blocking.WorkQueue(store, "mail")
+queue.put(1)
+begun, report = threading.Event(), tenure.Task.progress
+async def progress(task, value):
+    begun.set()
+    while threading.main_thread().is_alive():
+        await anyio.sleep(0)
+    {rest}
+tenure.Task.progress = progress
+def work():
+    try:
+        with queue.take() as task:
+            task.progress("half")
+            print("to the end")
+    except tenure.LeaseLost as problem:
+        print(problem.reason)
+threading.Thread(target=work).start()
+assert begun.wait(20)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=20, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, words), done.stderr
+    with blocking.open_store(shared_url) as store:
+        assert blocking.WorkQueue(store, "mail").statistics().done == (call == "is answered")
 
 
 def test_without_the_private_function_of_threading_a_process_still_ends(shared_url):

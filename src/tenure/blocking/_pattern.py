@@ -96,10 +96,10 @@ class Held(SyncProxy):
         self._portal = portal
 
     def _call(self, name: str, args: Any, kwargs: Any, timeout: float | None = None) -> Any:
-        del timeout  # the lease ends each wait
+        del timeout  # the loss of the lease ends each wait
         call = partial(getattr(self._inside, name), *args, **kwargs)
         try:
-            return self._portal.call(call)
+            return self._portal.call(call, self._inside.check)
         except PortalEnded:
             return self._inside.check()  # its block has ended with the portal, which this raises
 

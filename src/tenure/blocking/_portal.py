@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from tenure.errors import StoreClosed
+from tenure.errors import LeaseLost, StoreClosed
 from tenure.pages import doc_page
 from tenure.store import Store
 from tenure.upkeep import Upkeep, unwrapped_task_group
@@ -127,12 +127,13 @@ class Portal:
             self._take_in()
         return get_ident() != self._ident
 
-    def call(self, function: Callable[[], Awaitable[T]]) -> T:
+    def call(self, function: Callable[[], Awaitable[T]], check: Callable[[], object] = bool) -> T:
         """Call an async function on the loop, and wait for what it returns. Raises what it raises, `PortalEnded`.
 
+        `check` raises `LeaseLost` once the hold that the function uses is lost; so does the call then.
         If this thread is interrupted meanwhile, the call is cancelled and has ended when the interruption goes on.
         """
-        return Caller().ask(self, Request(function))
+        return Caller().ask(self, Request(function, check))
 
     def call_plain(self, function: Callable[[], T]) -> T:
         """Call a plain function on the loop. Raises what it raises, `PortalEnded`."""
@@ -204,9 +205,10 @@ class Portal:
             del idle
 
     def stop_waiting(self) -> None:
-        """End the waits of all threads, but no bodies."""
+        """End the waits of all threads, but no bodies, nor what they ask of their holds until the portal ends."""
         for request in list(self._requests):
-            request.refuse(StoreClosed(_ENDED))
+            if request.check is None or self.ended:
+                request.refuse(StoreClosed(_ENDED))
 
     async def opened(self, key: Hashable, handle: Handle, make: Callable[[], Store]) -> Store:
         """The store that the handles of this key share, opened if it is not open yet. Raises as opening does."""
@@ -269,6 +271,13 @@ class Portal:
         while True:
             await anyio.sleep(_SWEEP)
             self._take_in()
+            for request in list(self._requests):
+                if request.check is not None:
+                    try:
+                        request.check()
+                    except LeaseLost as loss:  # the engine may be away for long
+                        request.refuse(loss)
+            request = None  # this task keeps nothing of it
             if not self._requests:
                 break
         self._sweeping = False
@@ -334,10 +343,9 @@ class Caller:
     _portal: Portal
     request: Request | None = None
 
-    def ask(self, portal: Portal, request: Request, begins: bool = False) -> Any:
+    def ask(self, portal: Portal, request: Request) -> Any:
         """Send a request, wait for its answer, and return that. Raises its problem, `PortalEnded`, `RuntimeError`.
 
-        A request that `begins` something, and does not use a hold, is refused once the main thread is over.
         If this thread is interrupted meanwhile, the request is withdrawn, and over when the interruption goes on.
         """
         portal.check()
@@ -348,7 +356,7 @@ class Caller:
         try:
             if not portal.send(partial(portal.begin, request)):
                 raise portal.refusal()
-            if begins and _is_over():  # `stop_waiting` may have come before the request
+            if request.check is None and _is_over():  # `stop_waiting` may have come before the request
                 portal.send(partial(request.refuse, StoreClosed(_ENDED)))
             pass_through(request.answered)
             if (problem := request.problem) is not None:
@@ -409,7 +417,7 @@ def ask(handle: Handle, caller: Caller, make: Callable[[Portal], Request]) -> An
     while True:
         portal = portal_for(handle)
         try:
-            return caller.ask(portal, make(portal), begins=True)
+            return caller.ask(portal, make(portal))
         except PortalEnded:
             pass
 

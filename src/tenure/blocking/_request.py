@@ -70,13 +70,15 @@ class Watch(ref[Any]):
 class Request:
     """The loop's side of a request: an async function to call, in the context of the thread."""
 
-    def __init__(self, function: Callable[[], Awaitable[Any]] | None = None) -> None:
+    def __init__(self, function: Callable[[], Awaitable[Any]] | None = None, check: Any = None) -> None:
         self.state: str = "new"
         self.over: LockType = latch()
         self.answered: LockType = self.over
         self.watch: Watch | None = None
         self.value: Any = None
         self.problem: BaseException | None = None
+        self.check: Callable[[], object] | None = check
+        """Raises `LeaseLost` once the hold that it uses is lost; None: it uses none, and ends with the main thread."""
         self._function = function
         self._context = copy_context()
         self._scope: CancelScope
