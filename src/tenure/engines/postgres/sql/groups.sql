@@ -76,8 +76,9 @@ BEGIN
         ELSIF _waiting = 1 THEN
             WITH absent AS (
                 SELECT u.name, u.priority FROM unnest(_names, _priorities) u (name, priority)
-                WHERE u.name <> '' AND (SELECT o.ctid FROM tenure.task_group o
-                    WHERE o.queue = _q.name AND o.period = _q.period AND o.name = u.name LIMIT 1) IS NULL
+                WHERE u.name <> '' AND (SELECT count(DISTINCT n) FROM unnest(_names) n) = cardinality(_names)
+                    AND (SELECT o.ctid FROM tenure.task_group o
+                        WHERE o.queue = _q.name AND o.period = _q.period AND o.name = u.name LIMIT 1) IS NULL
             ), fit AS (
                 SELECT count(DISTINCT a.name) = cardinality(_names) AS ok FROM absent a
             )
