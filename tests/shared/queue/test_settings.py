@@ -127,6 +127,21 @@ async def test_takers_learn_of_what_another_process_has_set(open_store_on, virtu
         assert await queue.get(third) is None
 
 
+async def test_a_taker_sends_what_it_names_though_the_engine_counts_on_takers_of_this_process(
+    store, virtual_clock
+):
+    slow = WorkQueue(store, "jobs", rate=Limit(1, per=86400))
+    await slow.put_many([1, 2])
+    async with slow.take():
+        pass
+    with anyio.move_on_after(1):
+        async with slow.take():
+            pytest.fail("the rate lets nothing begin")
+    with anyio.fail_after(1):
+        async with WorkQueue(store, "jobs", rate=Limit(100)).take():
+            pass
+
+
 async def test_a_process_that_only_cancels_keeps_records_as_the_queue_says(open_store_on, virtual_clock):
     async with open_store_on() as a, open_store_on() as b:
         queue, other = WorkQueue(a, "jobs", keep=Keep(results=5)), WorkQueue(b, "jobs")
