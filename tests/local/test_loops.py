@@ -191,6 +191,21 @@ def test_what_is_in_use_on_another_loop_refuses_waiters_by_its_name(name):
         anyio.run(main)
 
 
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("name", ["pool", "keyed pool"])
+def test_a_pool_is_drained_on_its_own_loop_alone(name, backend):
+    make, use = OPENED[name]
+    it = make()
+
+    async def drain():
+        with anyio.fail_after(20), pytest.raises(RuntimeError, match="belongs to another event loop"):
+            await it.drain()
+        assert it.statistics().lent == 1 and not repr(it).startswith(f"<{type(it).__name__} closing")
+
+    with elsewhere(backend, lambda: hold_open(it, use)):
+        anyio.run(drain, backend=backend)
+
+
 @pytest.mark.parametrize("name", ["bulkhead", "rwlock", "keyed lock"])
 def test_a_holder_of_a_later_loop_of_the_same_thread_is_known(name):
     make, use = OBJECTS[name]

@@ -279,6 +279,8 @@ class Schedule(Generic[P]):
 
     async def drain(self) -> None:
         """End `run` at once: it leaves nothing half done. Cancellation: it ends all the same."""
+        if self._scope is not None:
+            handle_of(self.queue.store).home.check()
         self._drained = True
         if self._scope is not None:
             self._scope.cancel("drained")
