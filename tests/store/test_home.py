@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import re
 import socket
 import threading
 import warnings
@@ -33,6 +34,7 @@ from tenure import (
 from tenure.engine import Ping
 from tenure.engines.sqlite import SqliteEngine
 from tenure.observe import LoggingObserver
+from tenure.waiting import Home
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
@@ -194,6 +196,37 @@ async def test_what_runs_here_is_not_drained_from_another_thread(store, anyio_ba
             assert "draining" not in repr(running)
             for drain in drains.values():
                 await drain()
+
+
+async def test_each_line_of_waiters_says_whose_it_is(where, monkeypatch):
+    owners, init = [], Home.__init__
+
+    def note(home, owner):
+        owners.append(owner)
+        init(home, owner)
+
+    monkeypatch.setattr(Home, "__init__", note)
+    async with tenure.open_store(where, ttl=5) as store:
+        async with anyio.create_task_group() as group:
+            queue, limiter = WorkQueue(store, "y"), RateLimiter(store, "x", Limit(1))
+            task_id = await queue.put("task")
+            for use in (
+                limiter.acquire,
+                limiter.acquire,
+                lambda: look(Election(store, "x").watch(), times=2),
+                lambda: queue.result(task_id),
+                lambda: look(queue.follow(task_id), times=2),
+                Schedule(queue, "yearly", cron="@yearly").run,
+                QueueFigures(store).run,
+                Processor(store, "x", handle).run,
+                Worker(WorkQueue(store, "z"), handle).run,
+            ):
+                group.start_soon(use)
+            await anyio.wait_all_tasks_blocked()
+            names = {owner if isinstance(owner, str) else repr(owner) for owner in owners}
+            group.cancel_scope.cancel()
+    assert len(names) > 8
+    assert not [name for name in names if re.search("<function|<lambda|<bound|None|object at", name)], names
 
 
 @pytest.mark.backends("asyncio")

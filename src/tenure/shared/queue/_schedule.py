@@ -95,7 +95,7 @@ class Alarm:
     """Sleeps until a moment comes or the store closes, whichever is first; it listens for that alone."""
 
     def __init__(self) -> None:
-        self._line: Line[None, None] = Line(lambda _: None)
+        self._line: Line[None, None] = Line(owner="a run of a schedule or of figures")
 
     async def sleep(self, seconds: float) -> None:
         """Raises `StoreClosed`."""
