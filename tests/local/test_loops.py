@@ -17,6 +17,7 @@ from tenure.local import (
     Barrier,
     Bulkhead,
     CircuitBreaker,
+    Coalescer,
     KeyedLock,
     KeyedPool,
     Pool,
@@ -171,6 +172,7 @@ OPENED = {
         lambda: KeyedPool(create, close=create, max_total=1, close_timeout=0.1),
         lambda it: enter(it.acquire("k")),
     ),
+    "coalescer": (lambda: Coalescer(for_ever, window=60), lambda it: it.put("k", 1)),
     "router": (lambda: Router({"a": 1}, for_ever, max_size=1), lambda it: it.join()),
     "threads": (lambda: Threads(1), lambda it: it.run(time.sleep, 0.5)),
 }
@@ -186,9 +188,39 @@ def test_what_is_in_use_on_another_loop_refuses_waiters_by_its_name(name):
         with anyio.fail_after(20), pytest.raises(RuntimeError, match=named):
             await use(it)
 
-    there = work_for_ever if name == "router" else use
+    there = {"router": work_for_ever, "coalescer": for_ever}.get(name, use)
     with elsewhere("asyncio", lambda: use(it) if name == "threads" else hold_open(it, there)):
         anyio.run(main)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("other", ["asyncio", "trio"])
+@pytest.mark.parametrize("kind", [Pool, KeyedPool])
+def test_a_pool_creates_nothing_on_another_loop(kind, other, backend):
+    it, key = kind(create, close=create), () if kind is Pool else ("k",)
+
+    async def main():
+        with anyio.fail_after(20), pytest.raises(RuntimeError, match="belongs to another event loop"):
+            await enter(it.acquire(*key))
+        assert (it.statistics().size, it.statistics().creating) == (1, 0)
+
+    with elsewhere(other, lambda: hold_open(it, lambda it: enter(it.acquire(*key)))):
+        anyio.run(main, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("name", ["pool", "keyed pool"])
+def test_a_pool_is_drained_on_its_own_loop_alone(name, backend):
+    make, use = OPENED[name]
+    it = make()
+
+    async def drain():
+        with anyio.fail_after(20), pytest.raises(RuntimeError, match="belongs to another event loop"):
+            await it.drain()
+        assert it.statistics().lent == 1 and not repr(it).startswith(f"<{type(it).__name__} closing")
+
+    with elsewhere(backend, lambda: hold_open(it, use)):
+        anyio.run(drain, backend=backend)
 
 
 @pytest.mark.parametrize("name", ["bulkhead", "rwlock", "keyed lock"])

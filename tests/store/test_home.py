@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import re
 import socket
 import threading
 import warnings
@@ -21,9 +22,11 @@ from tenure import (
     Limit,
     Lock,
     Processor,
+    QueueFigures,
     RateLimiter,
     ResourcePool,
     RWLock,
+    Schedule,
     Semaphore,
     Worker,
     WorkQueue,
@@ -31,6 +34,7 @@ from tenure import (
 from tenure.engine import Ping
 from tenure.engines.sqlite import SqliteEngine
 from tenure.observe import LoggingObserver
+from tenure.waiting import Home
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
@@ -54,10 +58,11 @@ async def enter(manager):
         pytest.fail("entered")
 
 
-async def look(election):
-    async with election.watch() as changes:
+async def look(changes, times=1):
+    async with changes:
         async for _ in changes:
-            pytest.fail("seen")
+            times -= 1
+            assert times, "seen"
 
 
 async def handle(task: tenure.Task):
@@ -87,7 +92,7 @@ def calls(store):
         "election.term": lambda: enter(election.term()),
         "election.lead": lambda: election.lead(handle),
         "election.leader": election.leader,
-        "election.watch": lambda: look(election),
+        "election.watch": lambda: look(election.watch()),
         "barrier.wait": barrier.wait,
         "barrier.reset": barrier.reset,
         "barrier.statistics": barrier.statistics,
@@ -160,6 +165,68 @@ async def test_every_call_from_another_thread_is_refused_at_once(store, anyio_ba
     )
     assert wrong(found, "the store was opened in another thread") == {}
     await works(store)
+
+
+async def test_what_runs_here_is_not_drained_from_another_thread(store, anyio_backend_name):
+    queue, handled = WorkQueue(store, "y"), anyio.Event()
+
+    async def handle_now(payload: str) -> None:
+        handled.set()
+
+    schedules = WorkQueue(store, "z").schedules
+    running = {
+        "worker": Worker(queue, handle_now),
+        "schedule": Schedule(queue, "yearly", cron="@yearly"),
+        "schedules": schedules,
+        "figures": QueueFigures(store),
+        "processor": Processor(store, "x", handle),
+    }
+    drains = {name: each.drain for name, each in running.items()}
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            for each in running.values():
+                group.start_soon(each.run)
+            await anyio.wait_all_tasks_blocked()
+            found = await anyio.to_thread.run_sync(
+                lambda: anyio.run(outcomes, drains, backend=anyio_backend_name), abandon_on_cancel=True
+            )
+            assert wrong(found, "the store was opened in another thread") == {}
+            await queue.put("task")
+            await handled.wait()
+            assert "draining" not in repr(running)
+            for drain in drains.values():
+                await drain()
+
+
+async def test_each_line_of_waiters_says_whose_it_is(where, monkeypatch):
+    owners, init = [], Home.__init__
+
+    def note(home, owner):
+        owners.append(owner)
+        init(home, owner)
+
+    monkeypatch.setattr(Home, "__init__", note)
+    async with tenure.open_store(where, ttl=5) as store:
+        async with anyio.create_task_group() as group:
+            queue, limiter = WorkQueue(store, "y"), RateLimiter(store, "x", Limit(1))
+            task_id = await queue.put("task")
+            for use in (
+                limiter.acquire,
+                limiter.acquire,
+                lambda: look(Election(store, "x").watch(), times=2),
+                lambda: queue.result(task_id),
+                lambda: look(queue.follow(task_id), times=2),
+                Schedule(queue, "yearly", cron="@yearly").run,
+                QueueFigures(store).run,
+                Processor(store, "x", handle).run,
+                Worker(WorkQueue(store, "z"), handle).run,
+            ):
+                group.start_soon(use)
+            await anyio.wait_all_tasks_blocked()
+            names = {owner if isinstance(owner, str) else repr(owner) for owner in owners}
+            group.cancel_scope.cancel()
+    assert len(names) > 8
+    assert not [name for name in names if re.search("<function|<lambda|<bound|None|object at", name)], names
 
 
 @pytest.mark.backends("asyncio")

@@ -337,7 +337,7 @@ class TestWhatIsWaitedFor:
 
     def test_a_pattern_of_this_library(self, backend):
         async def main():
-            line = Line(lambda _: None)
+            line = Line(owner="a line")
             await line.wait(line.join(1))
 
         assert waits(main, backend)["main"] == ("<Line #1>", ())

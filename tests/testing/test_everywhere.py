@@ -129,7 +129,7 @@ class Barging:
 
     def __init__(self):
         self.held = False
-        self.line = Line(lambda waiter: None)
+        self.line = Line(owner=self)
 
     async def acquire(self):
         if not self.held and not len(self.line):

@@ -18,7 +18,7 @@ class Thing:
 
 
 def line(left=None):
-    return Line(lambda waiter: left is None or left.append(waiter.want))
+    return Line(lambda waiter: left is None or left.append(waiter.want), "a line")
 
 
 async def stand(line, want, timeout):
@@ -81,6 +81,6 @@ async def test_nothing_is_kept_of_waiters_that_have_left_a_line_in_which_others_
 def test_what_happens_at_the_time_of_a_waiter_may_use_anyio():
     """`asyncio.run` tells no context which loop runs: anyio finds it in a task all the same, and nowhere else."""
     times = []
-    waiting = Line(lambda waiter: times.append(anyio.current_time()))
+    waiting = Line(lambda waiter: times.append(anyio.current_time()), "a line")
     asyncio.run(stand(waiting, "a", 0.001))
     assert len(times) == 1

@@ -17,6 +17,11 @@ from tenure.testing import assert_checkpoints
 from tenure.waiting import Line
 
 
+def test_a_line_of_nobody_is_refused():
+    with pytest.raises(AttributeError, match="__self__"):
+        Line(lambda _: None)
+
+
 class Trier(Caller):
     """One whose call may be refused."""
 

@@ -25,7 +25,7 @@ from tenure.local._outcome import Failed, Returned
 from tenure.local._reentrancy import Reentrancy, is_reentrant
 from tenure.observe import Reporter
 from tenure.upkeep import Upkeep, in_one_task, unwrapped_task_group
-from tenure.waiting import Line, apart
+from tenure.waiting import Home, Line, apart
 
 if TYPE_CHECKING:
     from tenure.local._outcome import Outcome
@@ -56,18 +56,15 @@ class CoalescerStatistics:
 class _Batch(Generic[K, V]):
     __slots__ = ("due", "full", "keys", "last_due", "line", "raising", "reporter")
 
-    def __init__(self, last_due: float, reporter: Reporter) -> None:
+    def __init__(self, last_due: float, reporter: Reporter, home: Home) -> None:
         self.reporter = reporter
         self.raising = 0
         """The number of puts that raise the error of the flush."""
-        self.line: Line[tuple[K, V], Outcome[None]] = Line(self._left)
+        self.line: Line[tuple[K, V], Outcome[None]] = Line(self._left, home)
         self.keys: Counter[K] = Counter()
         self.last_due = last_due
         self.due = last_due
         self.full = False
-
-    def __repr__(self) -> str:
-        return f"<Coalescer: a batch of {len(self.line)}>"
 
     def join(self, key: K, value: V) -> Waiter[tuple[K, V], Outcome[None]]:
         self.keys[key] += 1
@@ -152,6 +149,7 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
         self._close_timeout = close_timeout
         self._batches: deque[_Batch[K, V]] = deque()
         self._flushing: _Batch[K, V] | None = None
+        self._home = Home(self)
         self._window_end = -inf
         self._open = False
         self._news = anyio.Event()
@@ -161,6 +159,7 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         """Start gathering; the class describes the effects of leaving."""
         async with in_one_task("coalescer"), unwrapped_task_group() as group:
+            self._home.bind()
             self._open = True
             finished = anyio.Event()
             job = Upkeep(group).start("coalescer", self._work, finished)
@@ -187,13 +186,14 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
             raise RuntimeError(f"{self!r} was put into from inside of its own flush: a deadlock")
         if not self._open:
             raise ClosedResourceError
+        self._home.bind()
         if self._batches and not self._batches[-1].keys:
             self._batches.pop()  # all were cancelled: its times belong to no caller
         now = anyio.current_time()
         leads = self._leading and now >= self._window_end and not self._batches
         self._window_end = now + self._window
         if not self._batches or self._batches[-1].full:
-            self._batches.append(_Batch(now + self._max_wait, self._reporter))
+            self._batches.append(_Batch(now + self._max_wait, self._reporter, self._home))
             self._news.set()
         batch = self._batches[-1]
         waiter = batch.join(key, value)

@@ -155,6 +155,7 @@ class Lending(Slots[T]):
             await checkpoint()
             most = self._max_waiting
             raise BulkheadFull(f"{most} tasks wait already: {told}", limit=self._max_per_key, waiting=most)
+        self._home.bind()  # before the job of a creation begins here
         loan.number = next(self._numbers)
         waiter = subpool.line.join(loan)
         self._look_at(subpool)

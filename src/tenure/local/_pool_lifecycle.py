@@ -84,6 +84,7 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin, Lending[T]):
         """
         if self._phase in {"new", "opening"}:
             raise RuntimeError(NOT_OPEN)
+        self._home.bind()
         self._begin_closing()
         await self._emptied.wait()
 

@@ -64,7 +64,7 @@ class _Queue(Generic[T]):
         home = Home(self)
         self._getters: Line[None, Entry[T]] = Line(self._getter_left, home)
         self._putters: Line[Entry[T], None] = Line(self._putter_left, home)
-        self._enlisting: Line[None, None] = Line(lambda _: None, home)
+        self._enlisting: Line[None, None] = Line(owner=home)
 
     # putting
 

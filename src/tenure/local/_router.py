@@ -15,7 +15,7 @@ from tenure.arguments import AsyncBlock, check_count
 from tenure.local._queue import Queue
 from tenure.local._reentrancy import Reentrancy, is_reentrant
 from tenure.upkeep import Upkeep, in_one_task, unwrapped_task_group
-from tenure.waiting import Home, Line, apart
+from tenure.waiting import Line, apart
 
 __all__ = ("Router", "RouterKindStatistics", "RouterStatistics")
 
@@ -89,7 +89,7 @@ class Router(AsyncBlock, AsyncContextManagerMixin, Generic[K, T]):
         self._max_size = max_size
         self._workers: dict[K, _KindWorkers[T]] = self._new_workers()
         self._open = False
-        self._enlisting: Line[None, None] = Line(lambda _: None, Home(self))
+        self._enlisting: Line[None, None] = Line(owner=self)
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from anyio import WouldBlock
 
 from tenure.arguments import check_count
-from tenure.waiting import Home, Line, checkpoint
+from tenure.waiting import Line, checkpoint
 
 if TYPE_CHECKING:
     from tenure.waiting import Waiter
@@ -31,7 +31,7 @@ class Slots:
         """Make `limit` free slots (at least 1); outside a running loop too. `owner` is for messages."""
         self._limit = check_count("limit", limit)
         self._in_use = 0
-        self._line: Line[int, None] = Line(self._left, Home(owner or self))
+        self._line: Line[int, None] = Line(self._left, owner)
 
     @property
     def limit(self) -> int:

@@ -112,7 +112,7 @@ class KindWorker(Worker):
         self._seconds = seconds_of(options.get("timeout"))
         self._tries: dict[int, Try] = {}
         self._taking: set[int] = set()
-        self._resting: Line[None, None] = Line(lambda _: None)
+        self._resting: Line[None, None] = Line(owner=self)
         self._problem: CapacityMismatch | None = None
         around = [self._enter if parts.scarce else self._give, *parts.around, self._start]
         super().__init__(queue, handler, concurrency=most, around=around, **options)

@@ -199,6 +199,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         """
         grace = check_timeout("grace", grace)
         self._check_entered()
+        handle_of(self._store).home.check()
         self._draining.set()
         with anyio.move_on_after(grace) as limit:
             await self._drain_workers()

@@ -53,9 +53,9 @@ class Watch(Held):
         self._line.grant(self._waiter, None)
 
 
-def new_line() -> Line[None, None]:
-    """A queue of waiters for watches."""
-    return Line(lambda _: None)
+def new_line(owner: str) -> Line[None, None]:
+    """A queue of waiters for watches; `owner` is for messages."""
+    return Line(owner=owner)
 
 
 def wake(line: Line[None, None]) -> None:

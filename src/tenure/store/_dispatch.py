@@ -184,9 +184,9 @@ class Dispatcher:
         self._held_up = False
         """True while nothing is submitted until `run` goes on: there is a pause, or a fault."""
         self._soon: dict[Callable[[], object], None] = {}
-        self._idle: Line[None, None] = Line(_nothing)
-        self._callers: Line[None, Any] = Line(_nothing)
-        self._settling: Line[None, None] = Line(_nothing)
+        self._idle: Line[None, None] = Line(owner=f"the store {engine.url}")
+        self._callers: Line[None, Any] = Line(owner=f"the store {engine.url}")
+        self._settling: Line[None, None] = Line(owner=f"the store {engine.url}")
         self._settles = False
         self._fault: Exception | None = None
         self._closed: str | None = None

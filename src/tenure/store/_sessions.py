@@ -122,8 +122,8 @@ class Session:
         self._offset: float = 0.0
         self._thread = get_ident()
         self.dispatcher = dispatcher
-        self._line: Line[None, None] = Line(lambda _: None)
-        self._leaving: Line[None, None] = Line(lambda _: None)
+        self._line: Line[None, None] = Line(owner="the store")
+        self._leaving: Line[None, None] = Line(owner="the store")
         self._numbers = count(1)
 
     def __repr__(self) -> str:

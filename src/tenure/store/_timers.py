@@ -34,7 +34,7 @@ class Timers:
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._number = count()
         self._sleeping_until = inf
-        self._sleeper: Line[None, None] = Line(lambda _: None)
+        self._sleeper: Line[None, None] = Line(owner="the store")
 
     def call_at(self, when: float, function: Callable[[], None]) -> None:
         """Call `function` when the loop's clock shows `when`; it must not raise."""

@@ -38,13 +38,14 @@ from __future__ import annotations
 from functools import partial
 from math import inf
 from threading import get_ident
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from ._deadlines import Deadlines
 from ._park import checkpoint, loop_caller, park, runs, this_loop, this_run, time_limit, trio_sign, wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import MethodType
 
     from ._park import Parked
 
@@ -116,7 +117,7 @@ class Home:
     __slots__ = ("_call", "_owner", "run", "thread")
 
     def __init__(self, owner: object) -> None:
-        """`owner` is the object that the message names, or a method of it."""
+        """`owner` is the object that the message names, or a text in its place."""
         self.run: object = self  # none yet; None is what `this_run` returns outside a loop
         self.thread: int = 0
         self._owner = owner
@@ -127,9 +128,9 @@ class Home:
         if this_run() is self.run:
             return
         if self._call is not None and self.thread != get_ident() and runs(self.run, self._call):
-            owner = getattr(getattr(self._owner, "func", self._owner), "__self__", self._owner)
+            owner = self._owner if isinstance(self._owner, str) else repr(self._owner)
             raise RuntimeError(
-                f"{owner!r} belongs to another event loop, which runs in another thread: make one for each loop"
+                f"{owner} belongs to another event loop, which runs in another thread: make one for each loop"
             )
         self.hold()
 
@@ -149,6 +150,10 @@ class Home:
 
 def _wake(parked: Parked) -> None:
     wake(parked)
+
+
+def _nothing(_: object) -> None:
+    pass
 
 
 class Line(Generic[T, V]):
@@ -173,10 +178,15 @@ class Line(Generic[T, V]):
     first: Waiter[T, V] | None
     """The first waiter, which may have been cancelled in this turn: a quick look whether any waits. See `head`."""
 
-    def __init__(self, on_leave: Callable[[Waiter[T, V]], None], home: Home | None = None) -> None:
-        """Make an empty line; outside a running loop too."""
+    def __init__(self, on_leave: Callable[[Waiter[T, V]], None] = _nothing, owner: object = None) -> None:
+        """Make an empty line; outside a running loop too.
+
+        `owner` is as of a `Home`, or the home itself; by default the object of which `on_leave` is a method.
+        """
         self._on_leave = on_leave
-        self.home: Home = home or Home(on_leave)
+        if owner is None:
+            owner = cast("MethodType", on_leave).__self__  # of a function, nobody would know whose it is
+        self.home: Home = owner if isinstance(owner, Home) else Home(owner)
         self._count = 0
         self._deadlines: Deadlines[Waiter[T, V]] | None = None
         self.first = None

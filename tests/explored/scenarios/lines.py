@@ -113,7 +113,7 @@ async def a_line_hands_nothing_to_a_waiter_whose_time_is_over():
 @scenario("waiting.Line.wait")
 async def a_line_fails_each_with_an_error_of_its_own():
     left, errors, cancelled = Counter(), [], []
-    line = Line(lambda waiter: left.update([waiter]))
+    line = Line(lambda waiter: left.update([waiter]), "the line")
 
     async def waiter(arrival=anyio.lowlevel.checkpoint):
         await arrival()
@@ -177,7 +177,7 @@ async def a_line_grants_out_of_order():
             free.append(waiter.value)
         grant()
 
-    line, free = Line(left), []
+    line, free = Line(left, "the line"), []
 
     async def taker(want, arrival=anyio.lowlevel.checkpoint):
         await arrival()

@@ -44,7 +44,7 @@ class Link:
         self._lost: FileLostError | None = None
         self._fault: Exception | None = None
         self._work = False
-        self._senders: Line[None, None] = Line(self._on_sender_left)
+        self._senders: Line[None, None] = Line(self._on_sender_left, f"the store {path}")
         self._serving: set[CancelScope] = set()
         self._runner = runner = (
             Inline(self._check) if inline else EngineThread(f"tenure {path.name}", self._check)

@@ -81,7 +81,7 @@ class _Listener:
     """The waiters in this process for another leader of one election."""
 
     def __init__(self) -> None:
-        self.line = new_line()
+        self.line = new_line("an election")
 
     def on_hint(self, hint: e.Hint) -> None:
         del hint

@@ -100,7 +100,7 @@ class Lane:
         self.limits = limits
         self.zeros = zeros
         """The limits in which they cost nothing; empty if there is none."""
-        self.line: Line[Place, e.Spending] = Line(on_leave)
+        self.line: Line[Place, e.Spending] = Line(on_leave, "a rate limiter")
         self.slots: list[Slot] = []
         """The first that is due first."""
         self._wanted: list[float] | None = None

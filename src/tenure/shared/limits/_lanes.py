@@ -29,7 +29,7 @@ class Lanes:
         """Seconds: nobody books while more is booked ahead."""
         self.is_checked = True
         """False while that may have changed: nobody goes then."""
-        self.at_once: Line[Place, e.Spending] = Line(self._left)
+        self.at_once: Line[Place, e.Spending] = Line(self._left, "a rate limiter")
         """The callers that do not wait for their turn."""
         self._lanes: list[Lane] = []
         self._refund = refund

@@ -32,8 +32,8 @@ class Spenders:
         self._times: list[tuple[float, int, Spender]] = []
         self._numbers = count()
         self._alarm: anyio.CancelScope | None = None
-        self._pausing: Line[None, None] = Line(lambda _: None)
-        self.holding_off: Line[float, None] = Line(lambda _: None)
+        self._pausing: Line[None, None] = Line(owner="a rate limiter")
+        self.holding_off: Line[float, None] = Line(owner="a rate limiter")
 
     def of(self, key: str) -> Spender:
         """The spender of a key. Raises `StoreClosed`."""

@@ -76,6 +76,7 @@ class QueueFigures:
     async def drain(self) -> None:
         """End `run`. Cancellation: it ends all the same."""
         if self._scope is not None:
+            self._store.home.check()
             self._scope.cancel("drained")
         await anyio.lowlevel.checkpoint()
 

@@ -39,11 +39,11 @@ class Feed:
         self.version = 0
         self.over = False
         self.error: Callable[[], Exception] | None = None
-        self.followers = new_line()
+        self.followers = new_line(f"task {task_id} of {key}")
         self._store = store
         self._key = key
         self._on_last = on_last
-        self._hints = new_line()
+        self._hints = new_line(f"task {task_id} of {key}")
         self._users = 0
         self._job: Job | None = None
 

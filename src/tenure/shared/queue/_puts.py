@@ -56,7 +56,7 @@ class Producers:
         self.record = record
         self._store = store
         self._key = key
-        self._line: Line[_Request, e.Accepted | e.Conflict] = Line(self._left)
+        self._line: Line[_Request, e.Accepted | e.Conflict] = Line(self._left, f"the queue {key}")
         self._turns = Batcher(store, key, store.ttl, self)
         self._gathered: deque[_Request] = deque()
         self._sent: list[_Request] = []

@@ -92,7 +92,7 @@ class Watchers:
             feed.fail(lambda: StoreClosed("the store was closed"))
 
     def _watch(self, name: str, session: Session) -> Watch:
-        line = self._lines.setdefault(name, new_line())
+        line = self._lines.setdefault(name, new_line(f"the queue {self._key}"))
         return Watch(line, session, partial(self._drop, name, line))
 
     def _drop(self, name: str, line: Line[None, None]) -> None:

@@ -89,7 +89,7 @@ class Runners:
         self._on_settled = on_settled
         self._pausing: set[CancelScope] = set()
         self._problem: Exception | None = None
-        self._ended: Line[None, None] = Line(lambda _: None)
+        self._ended: Line[None, None] = Line(owner=f"the worker of {queue.key}")
         self._crew = Crew(queue._takers.store, queue.key, len(handlers), self.counts.total)
 
     @property

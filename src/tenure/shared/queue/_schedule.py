@@ -95,7 +95,7 @@ class Alarm:
     """Sleeps until a moment comes or the store closes, whichever is first; it listens for that alone."""
 
     def __init__(self) -> None:
-        self._line: Line[None, None] = Line(lambda _: None)
+        self._line: Line[None, None] = Line(owner="a run of a schedule or of figures")
 
     async def sleep(self, seconds: float) -> None:
         """Raises `StoreClosed`."""
@@ -279,6 +279,8 @@ class Schedule(Generic[P]):
 
     async def drain(self) -> None:
         """End `run` at once: it leaves nothing half done. Cancellation: it ends all the same."""
+        if self._scope is not None:
+            handle_of(self.queue.store).home.check()
         self._drained = True
         if self._scope is not None:
             self._scope.cancel("drained")

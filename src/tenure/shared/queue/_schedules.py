@@ -175,6 +175,8 @@ class Schedules(Generic[P]):
 
     async def drain(self) -> None:
         """End `run` at once: it leaves nothing half done. Cancellation: it ends all the same."""
+        if self._scope is not None:
+            self._store.home.check()
         self._drained = True
         if self._scope is not None:
             self._scope.cancel("drained")

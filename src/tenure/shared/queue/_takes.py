@@ -65,7 +65,7 @@ class Takers(Held):
         self._listener = listener
         self.record = record
         self._demand = Demand()
-        self._line: Line[object, tuple[Session, e.Taken]] = Line(self._left)
+        self._line: Line[object, tuple[Session, e.Taken]] = Line(self._left, f"the queue {key}")
         self._probes: dict[Waiter[object, tuple[Session, e.Taken]], bool] = {}  # in line too; True: asked for
         self._prefetched: deque[tuple[Session, e.Taken]] = deque()  # no taker is in line
         self._batcher = Batcher(store, key, store.ttl, self)
@@ -78,7 +78,7 @@ class Takers(Held):
         self._alarm = Timer(store.call_at, self.reask)
         self.suspects: Suspects = Suspects(self)
         self._glance = Timer(store.call_at, self._look)
-        self._idling: Line[None, None] = Line(_nothing)
+        self._idling: Line[None, None] = Line(owner=f"the queue {key}")
         self._closed = False
         self._seen: tuple[object, float] = (None, 0.0)
         self._seen_at = 0.0

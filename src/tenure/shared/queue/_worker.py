@@ -12,6 +12,7 @@ from tenure.arguments import Seconds, check_count, check_seconds, check_timeout
 from tenure.handlers import HandlerProcess, adapted, in_thread, is_async, name_of, until_free
 from tenure.local import Threads
 from tenure.observe import Sample
+from tenure.store import handle_of
 
 from ._around import Around, Surroundings, check_around
 from ._batch_runners import BatchRunners
@@ -169,6 +170,8 @@ class AnyWorker:
 
         Tasks that wait for what is `around` are given back. Cancellation: the worker goes on draining.
         """
+        if self._runners.running:
+            handle_of(self._store).home.check()
         if self._surroundings is not None:
             self._surroundings.drain()
         await self._runners.drain()
