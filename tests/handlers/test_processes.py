@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 import tenure
 from tenure import BatchWorker, Job, Retry, Selection, Worker, WorkQueue
+from tenure.handlers._processes import _PROGRAM
 
 from . import called_in_a_process as called, slow_to_import as slow
 
@@ -348,6 +350,23 @@ async def test_a_process_ends_when_its_parent_is_killed(tmp_path, backend, forks
         await until(lambda: not is_there(int(path.read_text())))
     finally:
         Path(f"{path}.over").touch()
+
+
+def test_a_process_whose_parent_ends_before_the_reply_says_nothing():
+    command = [sys.executable, "-c", _PROGRAM, *sys.path]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+
+        def send(*parts):
+            for data in map(pickle.dumps, parts):
+                process.stdin.write(len(data).to_bytes(8) + data)
+            process.stdin.flush()
+
+        send((os.getpid(), {}), len)
+        process.stdout.read(int.from_bytes(process.stdout.read(8)))
+        process.stdout.close()
+        send((["payload"], {}))
+        assert (process.stderr.read(), process.wait()) == (b"", 1)
 
 
 def test_a_process_finds_what_its_parent_finds_by_a_path_of_its_own(tmp_path):

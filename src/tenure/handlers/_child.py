@@ -45,8 +45,11 @@ def main() -> None:
         problem.__cause__ = error
         reply = _raised(problem)
     while True:
-        replies.write(len(reply).to_bytes(_SIZE) + reply)
-        replies.flush()
+        try:
+            replies.write(len(reply).to_bytes(_SIZE) + reply)
+            replies.flush()
+        except BrokenPipeError:  # the parent has ended
+            os._exit(1)
         sys.stdout.flush()
         request = received.get()
         try:
