@@ -199,7 +199,24 @@ def test_a_character_that_the_output_lacks_is_escaped(here, command, words, more
 def test_a_working_directory_that_was_deleted_is_named(tmp_path, words, said):
     gone = tmp_path / "gone"
     gone.mkdir()
-    code = f"import os, sys; os.rmdir({str(gone)!r}); from tenure.cli._main import main; sys.exit(main())"
+    code = f"import os, sys; os.rmdir({str(gone)!r}); from tenure.cli import main; sys.exit(main())"
     line = [sys.executable, "-c", code, *words.split()]
     ended = subprocess.run(line, cwd=gone, capture_output=True, text=True, timeout=50, check=False)
     assert ended.returncode == 2 and ended.stderr.startswith(said) and ended.stderr.count("\n") == 1
+
+
+def test_ctrl_c_in_an_import_of_the_command_is_one_line(here):
+    code = """if True:
+        import sys
+
+        class Interrupting:
+            def find_spec(self, name, path, target=None):
+                if name == "anyio":
+                    raise KeyboardInterrupt
+
+        sys.meta_path.insert(0, Interrupting())
+        from tenure.cli import main
+        sys.exit(main())
+    """
+    ended = subprocess.run([sys.executable, "-c", code, "top"], capture_output=True, timeout=50, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, b"", b"tenure: interrupted\n")

@@ -52,13 +52,8 @@ every user of a machine can read the arguments of a process.
 See also `tenure COMMAND --help`."""
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Run a command line and return the exit code.
-
-    0: all is done; 1: something died, or the run was interrupted; 2: usage error, reported in one line. Without
-    `words`, it is this process's own command line; then the process ends here if threads are left that nothing can
-    stop.
-    """
+def run(words: Sequence[str] | None) -> int:
+    """Run a command line, as `tenure.cli.main`."""
     if words is not None:
         return _carry_out(words)
     _open_what_was_closed()
