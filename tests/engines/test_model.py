@@ -7,9 +7,10 @@ import sqlite3
 import anyio
 import depth
 import pytest
+from contract._same import Numbers
 from contract._walk import WalkContract
 
-from tenure.engine import CAP, Engine
+from tenure.engine import CAP, Engine, Queued
 from tenure.engines.sqlite import SqliteEngine
 from tenure.engines.sqlite._clock import Clocks
 from tenure.engines.sqlite._executor import Executor
@@ -110,3 +111,10 @@ class TestInRealTime(WalkContract):
     @pytest.fixture
     def engine(self, tmp_path):
         return SqliteEngine(tmp_path / "store.db", inline=True)
+
+
+def test_what_an_earlier_walk_has_left_may_be_due_sooner_where_time_is_real():
+    numbers = Numbers(0.25, same_tokens=False)
+    assert numbers.same(Queued(1, 999.0), Queued(1, 1000.0))
+    assert not numbers.same(Queued(1, 1000.0), Queued(1, 999.0))
+    assert not Numbers(0.0, same_tokens=True).same(Queued(1, 999.0), Queued(1, 1000.0))
