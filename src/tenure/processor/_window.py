@@ -58,7 +58,8 @@ class Window:
         self.totals: Counter[str] = Counter()
         self.levels: Counter[str] = Counter()
         self._clock = clock
-        self.born = self._ends = -inf
+        self.born: float = -inf
+        self._ends = -inf
         self._width = seconds / slices
         self._number = 0
         self._slices: deque[Tally] = deque([Tally()], maxlen=slices)

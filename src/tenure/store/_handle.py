@@ -60,15 +60,18 @@ class StoreHandle:
         observer: Observer | None,
         max_block: float,
     ) -> None:
-        self.namespace, self.ttl, self.codec = namespace, ttl, codec
-        self.settle_timeout, self.observer = settle_timeout, observer
+        self.namespace = namespace
+        self.ttl = ttl
+        self.codec = codec
+        self.settle_timeout = settle_timeout
+        self.observer = observer
         self.process = process
-        self.url = engine.url
+        self.url: str = engine.url
         self.reporter: Reporter = Reporter(observer, later=lambda function: self.call_at(now() + 1, function))
         self.home: Home = Home()
         self._engine = engine
-        self.link = link = engine.link()
-        self.dispatchers: Dispatchers = Dispatchers(link, self.home, self.reporter)
+        self.link: e.Engine = engine.link()
+        self.dispatchers: Dispatchers = Dispatchers(self.link, self.home, self.reporter)
         self.availability: Availability = self.dispatchers.availability
         self._timers = Timers()
         self.settle_timeouts: SettleTimeouts = SettleTimeouts(self._timers.call_at, self.settle_timeout)
