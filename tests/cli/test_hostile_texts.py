@@ -219,7 +219,7 @@ def test_a_bug_is_reported_safely(capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["tenure", "top"])
     # it ends a process in which a thread is left, and other tests of this process may have left threads
     monkeypatch.setattr(_main, "_end_in_spite_of_threads", lambda code: None)
-    assert _main.main() == 1
+    assert _main.run(None) == 1
     said = capsys.readouterr().err
     assert "RuntimeError: x" in said
     assert obeyed(said) == set()
