@@ -202,6 +202,15 @@ async def test_a_server_that_is_awaited_is_reported_away_until_it_comes(virtual_
     assert 12 <= seen.events[1][1]["seconds"] < 14
 
 
+async def test_a_call_in_vain_says_why_the_server_is_away(virtual_clock, linked):
+    async with open_store(linked, ttl=600) as store:
+        linked.breaks()
+        await anyio.sleep(1)
+        with pytest.raises(StoreUnavailable, match=r"has been away for 6 s; .* applied \(the cable\)$"):
+            await WorkQueue(store, "q").try_put(1)
+        linked.is_back()
+
+
 async def test_a_server_that_is_not_awaited_is_the_error_of_opening_alone(virtual_clock, caplog):
     with pytest.raises(StoreUnavailable, match="nobody listens"):
         async with open_store(Late(MemoryEngine())):

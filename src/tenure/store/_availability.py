@@ -26,6 +26,11 @@ class Availability:
             return f"has been away for {now() - self._since:.0f} s"
         return None if self._engine.unreachable is None else "cannot be reached"
 
+    @property
+    def cause(self) -> str:
+        """The first error, in brackets; or ""."""
+        return next((f" ({error})" for error in self._away.values()), "")
+
     def check(self) -> None:
         """Ask the engine about its connections."""
         if (error := self._engine.unreachable) is None:

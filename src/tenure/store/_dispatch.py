@@ -287,9 +287,9 @@ class Dispatcher:
         return max(0.0, self._down_since + self.response_timeout - now())
 
     def no_answer(self, outcome: str) -> StoreUnavailable:
-        """The error of a call that has waited for an answer in vain; `outcome` describes its effect."""
+        """The error of a call that has waited in vain; `outcome` describes its effect."""
         trouble = self._availability.trouble or f"has not answered for {self.response_timeout:g} s"
-        return StoreUnavailable(f"the store {self._url} {trouble}; {outcome}")
+        return StoreUnavailable(f"the store {self._url} {trouble}; {outcome}{self._availability.cause}")
 
     async def settled(self) -> None:
         """Wait until nothing is pending."""
