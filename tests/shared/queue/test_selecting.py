@@ -119,6 +119,15 @@ async def test_dead_tasks_are_selected_by_the_type_of_their_error(queue):
     assert await queue.verify()
 
 
+async def test_dead_tasks_are_selected_by_the_type_of_an_error_in_a_group(queue):
+    await queue.put_many(range(3))
+    deep = ExceptionGroup("one", [ExceptionGroup("deep", [Refusal()])])
+    await fails(queue, ExceptionGroup("two", [ValueError("x"), Refusal("no")]), deep, ValueError("[Refusal]"))
+    assert await payloads(queue, "dead", error=Refusal) == [0, 1]
+    assert await payloads(queue, "dead", error=ValueError) == [0, 2]
+    assert await payloads(queue, "dead", error=ExceptionGroup) == [0, 1]
+
+
 async def test_pages_of_a_selection_are_exact(store):
     """However rare the matches are, a page has as many as were asked for, and the next begins behind its last."""
     queue = WorkQueue(store, "jobs")

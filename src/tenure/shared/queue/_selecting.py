@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -81,15 +82,13 @@ def _by_error(value: object) -> Matches:
         value = value.__name__
     elif not isinstance(value, str):
         raise TypeError(f"error must be a type of exceptions or its name, not {value!r}")
-    name = check_text("error", value, most=LONGEST_NAME)
-
-    def test(record: e.Record) -> bool:
-        if record.state == "done":
-            return False
-        texts = (record.result.decode(errors="replace"), read(record.failure).error)
-        return any(text == name or text.startswith((f"{name}:", f"{name}\n")) for text in texts)
-
-    return test
+    name = re.escape(check_text("error", value, most=LONGEST_NAME))
+    # the error, or a part of a group: see `describe`
+    named = re.compile(rf"{name}(?:[:\n]|$)|\w*ExceptionGroup:.*(?:\[|; ){name}[:;\]]", re.DOTALL)
+    return lambda record: (
+        record.state != "done"
+        and any(map(named.match, (record.result.decode(errors="replace"), read(record.failure).error)))
+    )
 
 
 def _by_meta(value: object) -> Matches:
