@@ -9,7 +9,7 @@ from functools import partial
 import anyio
 import anyio.to_thread
 import pytest
-from workers import work_off
+from workers import work_off, working
 
 import tenure
 from tenure import BatchWorker, Lock, Retry, Worker, WorkQueue
@@ -103,7 +103,7 @@ async def test_each_delivery_of_a_task_with_steps_and_children_has_a_context_of_
 
 
 async def test_what_a_handler_sets_is_not_there_in_observers_and_handlers_of_dead_letters(open_store_on):
-    seen = []
+    seen, handled = [], anyio.Event()
 
     class Observer:
         def notice(self, event, **_):
@@ -116,12 +116,14 @@ async def test_what_a_handler_sets_is_not_there_in_observers_and_handlers_of_dea
 
     async def on_dead(_):
         seen.append(("on_dead", tenant.get()))
+        handled.set()
 
     async with open_store_on(observer=Observer()) as store:
         tenant.set("the worker")
         queue = WorkQueue(store, "jobs", retry=Retry(attempts=1))
         await queue.put(1)
-        await work_off(queue, Worker(queue, handler, on_dead=on_dead))
+        async with working(queue, Worker(queue, handler, on_dead=on_dead)):
+            await handled.wait()  # else a worker that drains leaves it to the next
     assert {name for name, _ in seen} >= {"task.dead", "task.done", "on_dead"}
     assert "leaked" not in {value for _, value in seen}
     assert ("on_dead", "the worker") in seen
