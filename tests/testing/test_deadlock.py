@@ -450,6 +450,17 @@ def test_an_idle_thread_of_trio_cannot_help():
     assert not trio.run(anyio.to_thread.run_sync, no_thread_can_help)
 
 
+def test_an_idle_thread_of_anyio_cannot_help():
+    async def main():
+        await anyio.to_thread.run_sync(int)
+        while not no_thread_can_help():  # threads of other tests come to their end
+            await anyio.sleep(0.001)
+        assert threading.active_count() > 1
+        assert not await anyio.to_thread.run_sync(no_thread_can_help)
+
+    anyio.run(main)
+
+
 def test_a_thread_that_helps_as_the_clock_looks_at_the_threads_has_helped(monkeypatch):
     """It has told trio of its result, which trio takes in when it looks next, and is idle again."""
     go, looks = threading.Event(), []
