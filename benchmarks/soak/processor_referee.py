@@ -14,7 +14,8 @@ DISTURBANCES = {"killed", "frozen", "told", "away", "back"}
 class Stranded:
     """A task that a process had when it was killed: after how many `seconds` it was taken again.
 
-    After so many since the last `disturbance`, which is that kill or a later fault.
+    `since_disturbance` counts from the last of these: the kill, a later fault, and the moment when another task of that
+    process was taken again. From that moment on, the task waits for a runner alone.
     """
 
     item: str
@@ -29,22 +30,26 @@ def strandings(history: Iterable[Event]) -> list[Stranded]:
     while its process died is not taken again, and does not count.
     """
     holders: dict[object, str] = {}
-    stranded: dict[object, float] = {}
+    stranded: dict[object, tuple[float, str]] = {}
+    freed: dict[str, float] = {}
     disturbed = 0.0
     found: list[Stranded] = []
     for event in history:
         if event.kind == "taken":
             item = event.facts["item"]
             holders[item] = event.by
-            if (since := stranded.pop(item, None)) is not None:
-                found.append(Stranded(str(item), event.at - since, event.at - disturbed))
+            if item in stranded:
+                since, process = stranded.pop(item)
+                free = max(disturbed, freed.get(process, 0.0))
+                freed.setdefault(process, event.at)
+                found.append(Stranded(str(item), event.at - since, event.at - free))
         elif event.kind == "settled" and holders.get(event.subject) == event.by:
             del holders[event.subject]
         elif event.kind == "killed":
             left = [item for item, by in holders.items() if by == event.subject]
             for item in left:
                 del holders[item]
-                stranded[item] = event.at
+                stranded[item] = event.at, event.subject
         if event.kind in DISTURBANCES:
             disturbed = event.at
     return found

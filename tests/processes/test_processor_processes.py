@@ -109,6 +109,16 @@ def test_what_a_dead_process_had_is_stranded_until_it_is_taken_again():
     assert (stranded.item, stranded.seconds, stranded.since_disturbance) == ("a", 1.5, 1.0)
 
 
+def test_a_task_waits_for_a_runner_once_another_task_of_its_process_was_taken():
+    history = History(clock=iter([0.0, 0.0, 1.0, 2.0, 5.0]).__next__)
+    for item in "ab":
+        history.taken("jobs", item, by="1")
+    history.note("killed", "1")
+    for item in "ab":
+        history.taken("jobs", item, by="2")
+    assert [(one.seconds, one.since_disturbance) for one in strandings(history)] == [(1.0, 1.0), (4.0, 3.0)]
+
+
 def test_what_others_had_before_the_kill_was_not_stranded_by_it():
     history = History()
     history.taken("jobs", "a", by="1")
