@@ -18,7 +18,7 @@ class RateLimit:
 
 @value
 class SpendRequest:
-    """A caller's request to spend a cost for each limit, in all or none; refused if it would wait above `max_wait`."""
+    """A request to spend a cost for each limit, in all or none; refused if its wait would exceed `max_wait` seconds."""
 
     costs: tuple[float, ...]
     max_wait: float | None = None

@@ -34,15 +34,15 @@ class Listener(Protocol):
     """An object of this process that receives the hints for one key."""
 
     def on_hint(self, hint: e.Hint) -> None:
-        """A hint came; MISSED means that others may have been lost. Must not raise."""
+        """Receive a hint; MISSED means that others may have been lost. Must not raise."""
         ...
 
     def on_found(self, session: Session, item: e.SessionItem) -> None:
-        """The engine has this item of a session. The listener releases it if it does not know it. Must not raise."""
+        """Receive an item that the engine has of a session, and release an unknown item. Must not raise."""
         ...
 
     def close(self) -> None:
-        """The store closes: all that wait get `StoreClosed`. Must not raise."""
+        """Fail all waiters with `StoreClosed`, since the store closes. Must not raise."""
         ...
 
 

@@ -185,7 +185,7 @@ class Line(Generic[T, V]):
         """
         self._on_leave = on_leave
         if owner is None:
-            owner = cast("MethodType", on_leave).__self__  # of a function, nobody would know whose it is
+            owner = cast("MethodType", on_leave).__self__  # of a function, nobody would know the owner
         self.home: Home = owner if isinstance(owner, Home) else Home(owner)
         self._count = 0
         self._deadlines: Deadlines[Waiter[T, V]] | None = None
