@@ -1,7 +1,7 @@
 """The ways in stay short: how many functions, in how many files, a lock enters on Redis and a task on PostgreSQL.
 
 The shortest of five uses of a store is counted, with nobody else there: the first use prepares, and during any other a
-timer of the store may fire. `pytest -s` prints the ways: 58 functions in 10 files for the lock, and 102 in 20 for the
+timer of the store may fire. `pytest -s` prints the ways: 57 functions in 10 files for the lock, and 103 in 20 for the
 task. docs/explanations/design.md says what the aim of 100 in 18 would cost.
 """
 

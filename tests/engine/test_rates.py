@@ -201,10 +201,10 @@ def test_first_come_first_served_in_each_limit(limits, steps):
     """A big one is not overtaken in a limit of which it needs something, except by those that fit in beside it."""
     limiter, last = Limiter(), 0.0
     for _, _, costs, _ in steps:
-        (one,) = limiter.spend(limits[:1], (SpendRequest(costs[:1]),), NOW)
+        (spending,) = limiter.spend(limits[:1], (SpendRequest(costs[:1]),), NOW)
         if costs[0]:
-            assert one.delay >= last
-            last = one.delay
+            assert spending.delay >= last
+            last = spending.delay
 
 
 def test_the_clock_of_a_limiter_stands_still_while_it_is_held_off():

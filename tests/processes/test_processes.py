@@ -214,7 +214,7 @@ async def test_a_limiter_goes_on_when_the_process_that_held_it_off_was_killed(
 
 
 @pytest.mark.full
-async def test_callers_that_give_up_in_many_processes_leave_none_of_the_rate(
+async def test_callers_that_give_up_in_many_processes_waste_little_of_the_rate(
     children_on_each, anyio_backend_name
 ):
     """And the callers of a process that is killed; they want different amounts."""

@@ -130,7 +130,7 @@ class Portal:
     def call(self, function: Callable[[], Awaitable[T]], check: Callable[[], object] = bool) -> T:
         """Call an async function on the loop, and wait for what it returns. Raises what it raises, `PortalEnded`.
 
-        `check` raises `LeaseLost` once the hold that the function uses is lost; so does the call then.
+        `check` raises `LeaseLost` once the hold that the function uses is lost. Then the call raises it, too.
         If this thread is interrupted meanwhile, the call is cancelled and has ended when the interruption goes on.
         """
         return Caller().ask(self, Request(function, check))
@@ -205,7 +205,7 @@ class Portal:
             del idle
 
     def stop_waiting(self) -> None:
-        """End the waits of all threads, but no bodies, nor what they ask of their holds until the portal ends."""
+        """End the waits of all threads, but no bodies, nor calls that use their holds until the portal ends."""
         for request in list(self._requests):
             if request.check is None or self.ended:
                 request.refuse(StoreClosed(_ENDED))
@@ -277,7 +277,7 @@ class Portal:
                         request.check()
                     except LeaseLost as loss:  # the engine may be away for long
                         request.refuse(loss)
-            request = None  # this task keeps nothing of it
+            request = None  # this task keeps no request
             if not self._requests:
                 break
         self._sweeping = False

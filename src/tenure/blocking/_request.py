@@ -78,7 +78,7 @@ class Request:
         self.value: Any = None
         self.problem: BaseException | None = None
         self.check: Callable[[], object] | None = check
-        """Raises `LeaseLost` once the hold that it uses is lost; None: it uses none, and ends with the main thread."""
+        """Raises `LeaseLost` once the hold of the request is lost; None: it has none, and ends with the main thread."""
         self._function = function
         self._context = copy_context()
         self._scope: CancelScope

@@ -96,13 +96,13 @@ async def _examine(url: str, namespace: str, repair: bool) -> Finding:
 
 
 async def _look(store: Store, *, repair: bool) -> Finding:
-    inside = handle_of(store)
+    handle = handle_of(store)
     pings = sorted([await store.ping() for _ in range(_PINGS)])
-    parts = (await read_pages(inside, e.Scan(e.HEALTH))).rows
+    parts = (await read_pages(handle, e.Scan(e.HEALTH))).rows
     examined = parts[0]
     if repair:
-        await inside.call(e.Ping(repair=True))
-    kinds = {kind: len(await names(inside, kind)) for kind in ("queues", "holds", "pools", "sessions")}
+        await handle.call(e.Ping(repair=True))
+    kinds = {kind: len(await names(handle, kind)) for kind in ("queues", "holds", "pools", "sessions")}
     problems = list(dict.fromkeys(problem for part in parts for problem in part.problems))
     if median(pings) > _SLOW:
         problems.append(

@@ -63,16 +63,16 @@ def holders(words: Sequence[str]) -> int:
 
 async def _seen(kind: str | None, name: str | None, store: Store) -> tuple[dict[str, Any], list[str], int]:
     """The holders of a kind, or of all, as a document and as tables; the exit code."""
-    inside = handle_of(store)
+    handle = handle_of(store)
     document: dict[str, Any] = {}
     tables: list[str] = []
     code = 0
-    keys = () if kind == "claim" else await read_keys(inside, await names(inside, "holds"))
+    keys = () if kind == "claim" else await read_keys(handle, await names(handle, "holds"))
     chosen = [key for key in keys if name in (None, key.name)]
     columns = columns_of_terminal()
     if kind is None or kind in _LOCKS:
         locks = [key for key in chosen if key.kind in _LOCKS and kind in (None, key.kind)]
-        deadlocks = await find_deadlocks(inside, keys)
+        deadlocks = await find_deadlocks(handle, keys)
         code = 1 if any(deadlock.certain for deadlock in deadlocks) else 0
         document["locks"] = [_described(key) for key in locks]
         document["deadlocks"] = [described(d) for d in deadlocks]
@@ -91,8 +91,8 @@ async def _seen(kind: str | None, name: str | None, store: Store) -> tuple[dict[
             tables.append(table(header, rows, nothing="", columns=columns))
     if kind in (None, "claim"):
         pools = await read_pools(
-            inside,
-            await names(inside, "pools") if name is None or kind is None else [inside.key("pool", name)],
+            handle,
+            await names(handle, "pools") if name is None or kind is None else [handle.key("pool", name)],
         )
         pools = tuple(pool for pool in pools if name in (None, pool.name))
         document["pools"] = [_pool(pool) for pool in pools]
@@ -121,8 +121,8 @@ def _break(words: Sequence[str]) -> int:
     args = p.parse_args(words)
 
     async def task(store: Store) -> bool:
-        inside = handle_of(store)
-        return await break_holder(inside, inside.key(args.kind, args.name), args.token)
+        handle = handle_of(store)
+        return await break_holder(handle, handle.key(args.kind, args.name), args.token)
 
     broken = with_store(args, task)
     document = {"name": args.name, "token": args.token, "broken": broken}

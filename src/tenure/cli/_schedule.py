@@ -180,8 +180,8 @@ def _of_one(prog: str, description: str) -> argparse.ArgumentParser:
 
 
 async def _known(args: argparse.Namespace, store: Store) -> Schedule[Any]:
-    inside = handle_of(store)
-    counts = await read_counts(inside, inside.key("queue", args.queue))
+    handle = handle_of(store)
+    counts = await read_counts(handle, handle.key("queue", args.queue))
     for record in schedules_in(counts, store.codec):
         if record.name == args.name:
             return record
@@ -196,9 +196,9 @@ def _unknown(args: argparse.Namespace, store: Store) -> UsageError:
 
 
 async def _all(queue: str | None, store: Store) -> list[tuple[str, Schedule[Any]]]:
-    inside = handle_of(store)
-    keys = await names(inside, "queues") if queue is None else [WorkQueue(store, queue).key]
-    queues = await read_queues(inside, keys)
+    handle = handle_of(store)
+    keys = await names(handle, "queues") if queue is None else [WorkQueue(store, queue).key]
+    queues = await read_queues(handle, keys)
     return [(name, record) for name, counts in queues.items() for record in schedules_in(counts, store.codec)]
 
 

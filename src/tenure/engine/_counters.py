@@ -18,7 +18,7 @@ class RateLimit:
 
 @value
 class SpendRequest:
-    """A caller's request to spend a cost for each limit, in all or none; refused if it would wait above `max_wait`."""
+    """A request to spend a cost for each limit, in all or none; refused if its wait would exceed `max_wait` seconds."""
 
     costs: tuple[float, ...]
     max_wait: float | None = None
@@ -51,7 +51,7 @@ class Spend(Operation["SpendResults | Reply"]):
     """Book spendings in the order given, each in all limits at once (GCRA). -> SpendResults, GONE, MORE
 
     A request that has to wait is refused if a limit was booked for more than `horizon` seconds ahead before this
-    operation: until the time at which an amount above zero is there.
+    operation, up to the time at which an amount above zero is there.
 
     The time that a cost or a burst takes at its rate is a duration: no longer than `LONGEST`. The engine keeps each
     limit by its name. If its rate is another one now, the debt stays what it was as an amount. The last booking of a
@@ -77,10 +77,10 @@ class SpendResults:
 class RefundRequest:
     """A request to give back the bookings of one spending, which has a booking for each limit.
 
-    Without `amounts` the caller never went: the last booking of a limit goes back, if this session made it; nothing of
-    a booking behind which there is another one, because the caller of the later booking may have counted on none of it.
-    Else an amount for each limit goes back, as far as time has not brought it back already; an amount below zero is
-    booked in addition at once.
+    Without `amounts` the caller never went: the last booking of a limit goes back, if this session made it. Nothing
+    of an earlier booking goes back, because the caller of the later one may have counted on none of it. Else an amount
+    for each limit goes back, as far as time has not brought it back already; an amount below zero is booked in addition
+    at once.
     """
 
     bookings: tuple[Booking, ...]

@@ -24,8 +24,8 @@ ROUNDING = 1e-6
 class Booked:
     """The booking of one limit, up to the time `end` (the theoretical arrival time) at `rate` per second.
 
-    Corrections have moved the end of the last spending in it by `moved` seconds. If that spending has to wait,
-    `session` made it: it is due at `due`, and `size` seconds long.
+    Corrections have moved the end of its last spending by `moved` seconds. If that spending has to wait, `session`
+    made it, and it is due at `due` and `size` seconds long.
     """
 
     end: float
@@ -77,7 +77,7 @@ class Limiter:
         session: str = "",
         horizon: float | None = None,
     ) -> tuple[Spending, ...]:
-        """Book each request in all limits, unless its delay is too long, or too much was booked before them all."""
+        """Book each request in all limits, unless its delay is too long, or too much was booked before this call."""
         time, hold = self.time(now), max(0.0, self.held_until - now)
         # from here on relative to that time: a sum with the time keeps no fractions
         ahead = [self._ahead(limit, time) for limit in limits]
@@ -88,7 +88,7 @@ class Limiter:
         # forget the limits without bookings: perhaps no caller has them now
         self.booked = {name: booked for name, booked in self.booked.items() if booked.end > time}
         most = inf if horizon is None else horizon + ROUNDING
-        is_far = [debt - limit.burst / limit.rate > most for limit, debt in zip(limits, ahead, strict=True)]
+        far = [debt - limit.burst / limit.rate > most for limit, debt in zip(limits, ahead, strict=True)]
         answers: list[Spending] = []
         for request in requests:
             start, costs = 0.0, request.costs
@@ -99,7 +99,7 @@ class Limiter:
                 start = 0.0
             delay = hold + start
             if (request.max_wait is not None and delay > request.max_wait + ROUNDING) or (
-                start and any(cost and far for cost, far in zip(costs, is_far, strict=True))
+                start and any(cost and is_far for cost, is_far in zip(costs, far, strict=True))
             ):
                 answers.append(Spending(False, delay, self.held, ()))
                 continue
@@ -134,17 +134,18 @@ class Limiter:
                 continue
             # relative to the limiter's time, in seconds at the rate of the booking
             change = booked.rate / limit.rate
-            ahead, end = (booked.end - time) * change, booking.end - time
+            ahead, ends_in = (booked.end - time) * change, booking.end - time
             if not request.amounts:
-                if abs(ahead - booked.moved * change - end) > ROUNDING or booked.session not in ("", session):
+                uncorrected = ahead - booked.moved * change
+                if abs(uncorrected - ends_in) > ROUNDING or booked.session not in ("", session):
                     # there is another booking behind it, whose caller may have counted on none of it
                     continue
                 if not booked.moved:
-                    ahead = end  # no rounding adds up
+                    ahead = ends_in  # no rounding adds up
             elif back < 0:
                 ahead = max(0.0, ahead)
             # corrections add up: no debt lasts for longer than the longest duration
-            after = time + min((ahead - min(back, max(0.0, end))) / change, LONGEST)
+            after = time + min((ahead - min(back, max(0.0, ends_in))) / change, LONGEST)
             if request.amounts:
                 booked = replace(booked, end=after, moved=booked.moved + after - booked.end)
             else:

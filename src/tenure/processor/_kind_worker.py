@@ -135,7 +135,7 @@ class KindWorker(Worker):
         return self.meter.levels["workers"]
 
     async def run(self) -> None:
-        """Work until cancelled or drained, or until the `scope` is. Raises also `CapacityMismatch`."""
+        """Work until cancelled or drained, or until `scope` is cancelled. Raises also `CapacityMismatch`."""
         with CancelScope() as self.scope:
             await super().run()
 

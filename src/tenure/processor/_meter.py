@@ -13,7 +13,7 @@ from ._window import Window
 
 
 class LockUse:
-    """The use of a lock in this process: when a task here has last left it."""
+    """The use of a lock in this process: when a task has last left it."""
 
     __slots__ = ("__weakref__", "left")
 
@@ -68,11 +68,11 @@ class Meter(Window):
         return self._oldest if self.depth > 0 else 0.0
 
     def lock(self, name: str) -> LockUse:
-        """The use of a lock, which the tasks that wait for it or hold it keep together."""
+        """The use of a lock, which the tasks that wait for the lock or hold it share."""
         return self._locks.setdefault(name, LockUse())
 
     def lock_entered(self, use: LockUse, since: float) -> float:
-        """A task that has waited for a lock since then has it; returns since when."""
+        """Measure the wait and the hand-over of a lock that a task has got; return the time."""
         at = self.lasted("wait", since)
         if use.left >= since:
             self.record("handover", at - use.left)

@@ -1,4 +1,4 @@
-"""The periodic jobs of a processor: what is repeated whatever the engine says, and the watch for late heartbeats."""
+"""The periodic jobs of a processor: calls that no error of the engine ends, and the watch for late heartbeats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVERY = 5.0
 
 
 async def repeat(function: Callable[[], Awaitable[object]]) -> None:
-    """Call `function`, and again some seconds after it has ended or failed, until cancelled or the store is closed."""
+    """Call `function` again and again, `EVERY` seconds after its end, until cancelled or the store is closed."""
     with suppress(StoreClosed):
         while True:
             with suppress(EngineError, StoreUnavailable):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import InitVar, dataclass
 from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
@@ -33,41 +34,36 @@ class Listener(Protocol):
     """An object of this process that receives the hints for one key."""
 
     def on_hint(self, hint: e.Hint) -> None:
-        """A hint came; MISSED means that others may have been lost. Must not raise."""
+        """Receive a hint; MISSED means that others may have been lost. Must not raise."""
         ...
 
     def on_found(self, session: Session, item: e.SessionItem) -> None:
-        """The engine has this item of a session. The listener releases it if it does not know it. Must not raise."""
+        """Receive an item that the engine has of a session, and release an unknown item. Must not raise."""
         ...
 
     def close(self) -> None:
-        """The store closes: all that wait get `StoreClosed`. Must not raise."""
+        """Fail all waiters with `StoreClosed`, since the store closes. Must not raise."""
         ...
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class StoreHandle:
     """The inside of a `Store`."""
 
-    def __init__(
-        self,
-        engine: e.Engine,
-        process: str,
-        *,
-        namespace: str,
-        ttl: float,
-        codec: Codec,
-        settle_timeout: float,
-        observer: Observer | None,
-        max_block: float,
-    ) -> None:
-        self.namespace = namespace
-        self.ttl = ttl
-        self.codec = codec
-        self.settle_timeout = settle_timeout
-        self.observer = observer
-        self.process = process
+    engine: InitVar[e.Engine]
+    process: str
+    namespace: str
+    ttl: float
+    codec: Codec
+    settle_timeout: float
+    observer: Observer | None
+    max_block: InitVar[float]
+
+    def __post_init__(self, engine: e.Engine, max_block: float) -> None:
         self.url: str = engine.url
-        self.reporter: Reporter = Reporter(observer, later=lambda function: self.call_at(now() + 1, function))
+        self.reporter: Reporter = Reporter(
+            self.observer, later=lambda function: self.call_at(now() + 1, function)
+        )
         self.home: Home = Home()
         self._engine = engine
         self.link: e.Engine = engine.link()
@@ -75,7 +71,9 @@ class StoreHandle:
         self.availability: Availability = self.dispatchers.availability
         self._timers = Timers()
         self.settle_timeouts: SettleTimeouts = SettleTimeouts(self._timers.call_at, self.settle_timeout)
-        self.sessions: Sessions = Sessions(process, self.dispatchers, self.reporter, self._watch_over_loop)
+        self.sessions: Sessions = Sessions(
+            self.process, self.dispatchers, self.reporter, self._watch_over_loop
+        )
         self.watchdog: Watchdog = Watchdog(engine.url, self.sessions, engine.another, max_block)
         self.acquisitions: Acquisitions = Acquisitions(self.dispatchers, self.sessions, self._timers)
         self._reconciler = Reconciler(self._on_found)

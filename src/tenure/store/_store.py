@@ -96,7 +96,8 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         self.observer = observer
         """The observer that receives the events."""
         self._handle = StoreHandle(
-            *(engine, _new_process()),
+            engine=engine,
+            process=_new_process(),
             namespace=self.namespace,
             ttl=self.ttl,
             codec=self.codec,

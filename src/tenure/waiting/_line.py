@@ -124,7 +124,7 @@ class Home:
         self._call: Callable[[Callable[[], None]], None] | None = None
 
     def bind(self) -> None:
-        """Bind this to the running loop. RuntimeError if the loop before runs in another thread."""
+        """Bind the home to the running loop. RuntimeError if its loop runs in another thread."""
         if this_run() is self.run:
             return
         if self._call is not None and self.thread != get_ident() and runs(self.run, self._call):
@@ -135,7 +135,7 @@ class Home:
         self.hold()
 
     def hold(self) -> None:
-        """Bind this to the running loop, whatever it was bound to: nobody waits, and nobody holds anything."""
+        """Bind the home to the running loop, whatever its loop was: nobody waits, and nobody holds anything."""
         run = this_run()
         if run is not self.run and run is not None:
             self.run, self.thread, self._call = run, get_ident(), loop_caller()
@@ -185,7 +185,7 @@ class Line(Generic[T, V]):
         """
         self._on_leave = on_leave
         if owner is None:
-            owner = cast("MethodType", on_leave).__self__  # of a function, nobody would know whose it is
+            owner = cast("MethodType", on_leave).__self__  # of a function, nobody would know the owner
         self.home: Home = owner if isinstance(owner, Home) else Home(owner)
         self._count = 0
         self._deadlines: Deadlines[Waiter[T, V]] | None = None

@@ -9,7 +9,7 @@ anyio has no such primitive, and building one of ``anyio.Event`` costs several t
 - `now`: the loop's clock, as ``anyio.current_time`` without its look-up; `steady`: a clock on which loops agree;
 - `call_at`: a timer of asyncio, in a `context_of_callbacks`, and `time_limit`: a scope of trio, which has no timers;
 - `new_scope`: a cancel scope, as ``anyio.CancelScope()`` without its look-up;
-- `this_loop`: which loop of asyncio is running; `this_run`, `trio_sign`: which of either kind; `runs`: whether it does;
+- `this_loop`: which loop of asyncio is running; `this_run`, `trio_sign`: which loop of either; `runs`: whether it runs;
 - `runs_in_real_time`: whether the loop's clock is the machine's;
 - `this_task` and `this_task_end`: which task is running, and when it has ended;
 - `loop_caller`: how a foreign thread gets a function run on this loop, and `within`: a coroutine in its context;
@@ -225,7 +225,7 @@ def this_run() -> object:
 
 
 def runs(run: object, call: Callable[[Callable[[], None]], None]) -> bool:
-    """True while a loop runs, in whatever thread: its `this_run` and its `loop_caller`."""
+    """True while the loop of this `this_run` and `loop_caller` runs, in whatever thread."""
     if isinstance(run, asyncio.AbstractEventLoop):
         return run.is_running()
     try:

@@ -44,8 +44,8 @@ class Actions:
     """Carries out actions, sent as JSON objects."""
 
     def __init__(self, store: Store) -> None:
-        self._open = store
-        self._store = handle_of(store)
+        self._store = store
+        self._handle = handle_of(store)
 
     async def act(self, asked: object, by: str) -> dict[str, Any]:
         """Do the requested action and return how much was changed, as {"changed": n}.
@@ -74,10 +74,10 @@ class Actions:
 
     async def _change(self, action: str, body: dict[str, Any]) -> int:
         name = check_name("queue", body.get("queue"))
-        counts = await read_counts(self._store, self._store.key("queue", name))
+        counts = await read_counts(self._handle, self._handle.key("queue", name))
         if not counts.known:
             raise ValueError(f"there is no queue {name}")
-        queue = queue_of(self._open, name)
+        queue = queue_of(self._store, name)
         selects = not body.keys().isdisjoint(_SELECTS)
         match action:
             case "pause" | "resume":
@@ -132,8 +132,8 @@ class Actions:
         kind = body.get("kind")
         if not isinstance(kind, str) or kind not in _BREAKABLE:
             raise ValueError(f"kind must be one of {', '.join(_BREAKABLE)}")
-        key = self._store.key(kind, check_name("name", body.get("name")))
-        return int(await break_holder(self._store, key, body.get("token", 0)))
+        key = self._handle.key(kind, check_name("name", body.get("name")))
+        return int(await break_holder(self._handle, key, body.get("token", 0)))
 
 
 def _selected(body: dict[str, Any]) -> dict[str, Any]:

@@ -59,12 +59,12 @@ class Site:
         trust_proxy: bool = False,
         state: Callable[[], Awaitable[dict[str, Any]]] | None = None,
     ) -> None:
-        self._store = inside = handle_of(store)
+        self._store = handle = handle_of(store)
         self._errors = errors
-        self._watch = Watch(inside)
+        self._watch = Watch(handle)
         self._state = state or self._watch.state
-        self._tasks = Tasks(inside, payloads, errors)
-        self._failures = Failures(inside, errors=errors)
+        self._tasks = Tasks(handle, payloads, errors)
+        self._failures = Failures(handle, errors=errors)
         self._figures = QueueFigures(store)
         self._actions = Actions(store) if actions else None
         self._trust_proxy = trust_proxy

@@ -17,12 +17,10 @@ from tenure.store import Session
 from tenure.waiting import Line, Waiter, now
 
 HORIZON = 0.01
-"""Seconds: while more is booked ahead by any process, nobody books. Two round trips are added, so that no time is lost
-to them.
-"""
+"""The seconds that may be booked ahead when a process books; two round trips are added, so that they cost no time."""
 
 AHEAD = 0.04
-"""Seconds beyond the horizon: a process books so much at once."""
+"""The seconds beyond the horizon that a process books at once."""
 
 PATIENCE = 0.5
 """Seconds: whoever was refused asks again after at most so many. Bookings may be given back meanwhile."""
@@ -78,11 +76,11 @@ class Slot:
         self.session = session
         self.spending = spending
         self.bookings = spending.bookings
-        """The bookings without what was given back at their ends."""
+        """The bookings, without the ends that were given back."""
         self.due = due
 
     def refund(self, amounts: Amounts) -> e.RefundRequest:
-        """The request that gives so much of it back."""
+        """The request that gives these amounts of the slot back."""
         backs = self.bookings
         if amounts != self.costs:
             parts = zip(backs, amounts, self.limits, strict=True)
@@ -223,13 +221,13 @@ class Lane:
     def spare(self, horizon: float, held: float) -> list[Slot]:
         """Take out the slots that nobody needs.
 
-        Only the last booking can be given back. So the slots behind one that does not suit its caller go too, and their
-        callers get others.
+        Only the last booking can be given back. So the slots behind a slot that does not suit its caller go too.
+        Their callers get others.
         """
         return self.drop(self.slots[self._served(now() + horizon - held)[0] :])
 
     def drop(self, slots: list[Slot]) -> list[Slot]:
-        """Take out such slots."""
+        """Take out these slots."""
         if slots:
             gone = set(map(id, slots))
             self.slots = [slot for slot in self.slots if id(slot) not in gone]
@@ -247,7 +245,7 @@ class Lane:
     def _served(self, soon: float) -> tuple[int, Spot | None]:
         """The number of slots that are for callers, and the first caller without a slot.
 
-        A slot that is due soon is for whomever it suffices: another process may have booked behind it.
+        A slot that is due soon is for any caller that wants no more: another process may have booked behind it.
         """
         spot, n = self.line.head(), 0
         for slot in self.slots:

@@ -25,10 +25,10 @@ class Lanes:
     ) -> None:
         self.held = 0.0
         """The seconds for which the limiter was held off so far, and will be."""
-        self.horizon = HORIZON
-        """Seconds: nobody books while more is booked ahead."""
         self.is_checked = True
-        """False while that may have changed: nobody goes then."""
+        """False while `held` may have changed: nobody goes then."""
+        self.horizon = HORIZON
+        """The seconds that may be booked ahead when a process books."""
         self.at_once: Line[Place, e.Spending] = Line(self._left, "a rate limiter")
         """The callers that do not wait for their turn."""
         self._lanes: list[Lane] = []
@@ -172,7 +172,7 @@ class Lanes:
                     lane.ask_at = -inf
 
     def _hand_over(self, slot: Slot, left: Amounts) -> None:
-        """Let the first callers go for whom that suffices of the slot."""
+        """Let the first callers go for whom `left` of the slot suffices."""
         lane = self.of(slot)
         while left and (spot := lane.next_for(left, largest=left is not slot.costs)) is not None:
             place = spot.want

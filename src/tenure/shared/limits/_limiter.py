@@ -50,9 +50,9 @@ class RateLimiter(AsyncBlock):
             e.RateLimit(f"{limit.per!r} {limit.unit}", limit.per_second, limit.most)
             for limit in self._limits.all
         )
-        self._store = inside = handle_of(store)
-        self._key = inside.key("rate", name)
-        self._spenders = inside.listen(inside.prefix("rate"), lambda: Spenders(inside))
+        self._store = handle = handle_of(store)
+        self._key = handle.key("rate", name)
+        self._spenders = handle.listen(handle.prefix("rate"), lambda: Spenders(handle))
         self.name: str = name
 
     def __repr__(self) -> str:

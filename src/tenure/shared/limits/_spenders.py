@@ -101,7 +101,7 @@ class Spenders:
                 self._alarm.deadline = time
 
     def of_its_key(self, spender: Spender) -> Spender:
-        """The spender of the key of this one, which may have been forgotten."""
+        """The spender of the key of this spender, which may have been forgotten."""
         return self._by_key.setdefault(spender.key, spender)
 
     def rests(self, spender: Spender) -> None:
@@ -110,10 +110,10 @@ class Spenders:
             spender.rests = True
             self._resting.append(spender)
             if len(self._resting) > RESTING:
-                for one in self._resting:
-                    one.rests = False
-                    if one.is_idle and self._by_key.get(one.key) is one:
-                        del self._by_key[one.key]
+                for rested in self._resting:
+                    rested.rests = False
+                    if rested.is_idle and self._by_key.get(rested.key) is rested:
+                        del self._by_key[rested.key]
                 self._resting.clear()
 
     def _make(self, key: str) -> Spender:

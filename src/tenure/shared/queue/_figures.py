@@ -36,9 +36,9 @@ class QueueFigures:
     """
 
     def __init__(self, store: Store, *, every: Seconds = 5.0) -> None:
-        self._store = inside = handle_of(store)
+        self._store = handle = handle_of(store)
         self._every = check_seconds("every", every, least=0.1)
-        self._alarm = inside.listen(inside.key("figures", "all"), Alarm)
+        self._alarm = handle.listen(handle.key("figures", "all"), Alarm)
         self._scope: anyio.CancelScope | None = None
         self._samples = tuple(_samples({}))
         self.problem: str | None = "not read yet"

@@ -78,8 +78,8 @@ def check_queue(queue: object) -> None:
 
 def queue_of(store: Store, name: str) -> WorkQueue[Any]:
     """The queue as this process describes it; a new description if there is none. For tools."""
-    inside = handle_of(store)
-    client = inside.listen(key := inside.key("queue", name), lambda: QueueClient(inside, key))
+    handle = handle_of(store)
+    client = handle.listen(key := handle.key("queue", name), lambda: QueueClient(handle, key))
     user = client.takers.user()
     return cast("WorkQueue[Any]", user) if isinstance(user, WorkQueue) else WorkQueue(store, name)
 
@@ -123,13 +123,13 @@ class WorkQueue(Target[P], Generic[P]):
     ) -> None:
         self.name = name
         self.store = store
-        self._store = inside = handle_of(store)
-        self.key: str = inside.key("queue", name)
+        self._store = handle = handle_of(store)
+        self.key: str = handle.key("queue", name)
         self.codec: Codec[P] = check_codec(codec) or store.codec
         self.retry: Retry = check_retry(retry) or Retry()
         self.max_payload: int = check_count("max_payload", max_payload)
         changes = changes_of(settings)
-        self._client = client = inside.listen(self.key, lambda: QueueClient(inside, self.key))
+        self._client = client = handle.listen(self.key, lambda: QueueClient(handle, self.key))
         self._takers: Takers = client.takers
         client.takers.user = ref(self)
         client.record.name(changes)

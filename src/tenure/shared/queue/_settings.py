@@ -230,7 +230,7 @@ def deliveries_of(settings: e.Settings) -> int:
 
 def shown(answer: e.Configured) -> QueueSettings:
     """The record, for the user."""
-    settings = e.settings_of((it.name, it.value) for it in answer.fields)
+    settings = e.settings_of((stored.name, stored.value) for stored in answer.fields)
     time = datetime.now(UTC)
     return QueueSettings(
         settings.max_size,
@@ -245,8 +245,8 @@ def shown(answer: e.Configured) -> QueueSettings:
             "hold" if settings.hold else "pass",
             _limit(settings.group_rate),
         ),
-        {_SHOWN[it.name]: time - timedelta(seconds=it.age) for it in answer.fields},
-        {_SHOWN[it.name]: it.by for it in answer.fields},
+        {_SHOWN[stored.name]: time - timedelta(seconds=stored.age) for stored in answer.fields},
+        {_SHOWN[stored.name]: stored.by for stored in answer.fields},
     )
 
 
@@ -320,7 +320,7 @@ class QueueRecord:
             self._have(self.current, news)
 
     def send(self, session: Session) -> None:
-        """Send the named fields, once in each session: operations that are submitted next take effect after it.
+        """Send the named fields, once in each session: operations that are submitted next take effect afterwards.
 
         They are sent again before the engine may forget the record. What the engine refuses is logged, and sent again
         with the next operation.
@@ -386,12 +386,12 @@ class QueueRecord:
 
     def _learn(self, answer: e.Configured) -> None:
         self.revision, self.is_known = answer.revision, True
-        record = {it.name: it for it in answer.fields}
-        self._have(e.settings_of((it.name, it.value) for it in answer.fields), self.pending)
+        record = {stored.name: stored for stored in answer.fields}
+        self._have(e.settings_of((stored.name, stored.value) for stored in answer.fields), self.pending)
         replaced: dict[str, list[str]] = {}
         for name, text in self._named.items():
-            it = record.get(name)
-            value, by = (it.value, it.by) if it else (e.DEFAULT_TEXTS[name], "nobody")
+            stored = record.get(name)
+            value, by = (stored.value, stored.by) if stored else (e.DEFAULT_TEXTS[name], "nobody")
             if value != text and by != self._store.process and name not in {*self._told, *self.pending}:
                 self._told.add(name)
                 replaced.setdefault(by, []).append(_SHOWN[name])

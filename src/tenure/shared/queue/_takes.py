@@ -381,7 +381,7 @@ class Takers(Held):
 
     def _join(self, group: object) -> Waiter[object, tuple[Session, e.Taken]]:
         waiter = self._line.join(group)
-        if self.record.pending and self.record.sent_in is not None:  # else the next exchange sends it
+        if self.record.pending and self.record.sent_in is not None:  # else the next exchange sends them
             self.record.announce()
         while self._prefetched and not waiter.granted:
             session, taken = self._prefetched.popleft()

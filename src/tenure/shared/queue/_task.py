@@ -514,7 +514,7 @@ class Task(Guarded, Held, Generic[P_co]):
         return session, self._done()
 
     def _on_completed(self) -> None:
-        """A transaction of the user's completes it."""
+        """A transaction of the user's completes the task."""
         self._joined = True
 
     # for the block and the worker

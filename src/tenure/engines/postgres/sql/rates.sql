@@ -5,35 +5,36 @@
 -- The limiter, as a new one if it has no effect.
 CREATE FUNCTION tenure.limiter_of(_at double precision, _key bytea) RETURNS tenure.limiter LANGUAGE plpgsql AS $$
 DECLARE
-    it tenure.limiter;
+    limiter tenure.limiter;
 BEGIN
-    SELECT * INTO it FROM tenure.limiter l WHERE l.key = _key ORDER BY l.page DESC LIMIT 1;
-    IF NOT FOUND OR it.until <= _at THEN
-        it := ROW(_key, 0, 0, 0, 0, '{}', '{}', '{}', '{}', '{}', '{}', '{}', it.check_at, it.page, it.changes)::tenure.limiter;
+    SELECT * INTO limiter FROM tenure.limiter l WHERE l.key = _key ORDER BY l.page DESC LIMIT 1;
+    IF NOT FOUND OR limiter.until <= _at THEN
+        limiter := ROW(_key, 0, 0, 0, 0, '{}', '{}', '{}', '{}', '{}', '{}', '{}',
+            limiter.check_at, limiter.page, limiter.changes)::tenure.limiter;
     END IF;
-    RETURN it;
+    RETURN limiter;
 END $$;
 
 -- Keep the limiter if it says anything.
-CREATE FUNCTION tenure.keep_limiter(_at double precision, _it tenure.limiter) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.keep_limiter(_at double precision, _limiter tenure.limiter) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    latest double precision := _it.last_due;
+    latest double precision := _limiter.last_due;
 BEGIN
-    FOR i IN 1 .. cardinality(_it.ends) LOOP
-        latest := greatest(latest, _it.ends[i]);
+    FOR i IN 1 .. cardinality(_limiter.ends) LOOP
+        latest := greatest(latest, _limiter.ends[i]);
     END LOOP;
-    _it.until := greatest(_it.held_until, latest + _it.held);
-    IF _it.page IS NOT NULL THEN
-        UPDATE tenure.limiter l SET until = _it.until, held_until = _it.held_until, held = _it.held,
-            last_due = _it.last_due, names = _it.names, ends = _it.ends, rates = _it.rates,
-            moved = _it.moved, sessions = _it.sessions, dues = _it.dues, sizes = _it.sizes,
+    _limiter.until := greatest(_limiter.held_until, latest + _limiter.held);
+    IF _limiter.page IS NOT NULL THEN
+        UPDATE tenure.limiter l SET until = _limiter.until, held_until = _limiter.held_until, held = _limiter.held,
+            last_due = _limiter.last_due, names = _limiter.names, ends = _limiter.ends, rates = _limiter.rates,
+            moved = _limiter.moved, sessions = _limiter.sessions, dues = _limiter.dues, sizes = _limiter.sizes,
             page = l.page + (l.changes % 32 = 31)::int, changes = l.changes + 1
-        WHERE l.key = _it.key AND l.page = _it.page;
-    ELSIF _it.until > _at THEN
-        _it.check_at := tenure.limiter_check_at(_it.until);
-        _it.page := 0;
-        _it.changes := 0;
-        INSERT INTO tenure.limiter SELECT _it.*;
+        WHERE l.key = _limiter.key AND l.page = _limiter.page;
+    ELSIF _limiter.until > _at THEN
+        _limiter.check_at := tenure.limiter_check_at(_limiter.until);
+        _limiter.page := 0;
+        _limiter.changes := 0;
+        INSERT INTO tenure.limiter SELECT _limiter.*;
     END IF;
 END $$;
 
@@ -44,30 +45,30 @@ CREATE FUNCTION tenure.limiter_check_at(_until double precision) RETURNS bigint 
 -- Forget a limiter that has no effect, or set when to look again.
 CREATE FUNCTION tenure.tidy_limiter(_now bigint, _key bytea) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    it tenure.limiter;
+    limiter tenure.limiter;
     later bigint;
 BEGIN
-    SELECT * INTO it FROM tenure.limiter l WHERE l.key = _key ORDER BY l.page DESC LIMIT 1;
-    later := tenure.limiter_check_at(it.until);
+    SELECT * INTO limiter FROM tenure.limiter l WHERE l.key = _key ORDER BY l.page DESC LIMIT 1;
+    later := tenure.limiter_check_at(limiter.until);
     IF later > _now THEN
-        UPDATE tenure.limiter l SET check_at = later WHERE l.key = _key AND l.page = it.page;
+        UPDATE tenure.limiter l SET check_at = later WHERE l.key = _key AND l.page = limiter.page;
     ELSE
-        DELETE FROM tenure.limiter l WHERE l.key = _key AND l.page = it.page;
+        DELETE FROM tenure.limiter l WHERE l.key = _key AND l.page = limiter.page;
         DELETE FROM tenure.limiter_waiter w WHERE w.key = _key AND w.due < _now / 1e6::double precision - 1;
     END IF;
 END $$;
 
 -- For how many seconds a limit is booked from that time of the limiter's clock on, at its rate of today.
 CREATE FUNCTION tenure.booked_ahead(
-    _it tenure.limiter, _time double precision, _name bytea, _rate double precision
+    _limiter tenure.limiter, _time double precision, _name bytea, _rate double precision
 ) RETURNS double precision LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    i int := array_position(_it.names, _name);
+    i int := array_position(_limiter.names, _name);
 BEGIN
-    IF i IS NULL OR _it.ends[i] <= _time THEN
+    IF i IS NULL OR _limiter.ends[i] <= _time THEN
         RETURN 0;
     END IF;
-    RETURN least((_it.ends[i] - _time) * (_it.rates[i] / _rate), 1e9);
+    RETURN least((_limiter.ends[i] - _time) * (_limiter.rates[i] / _rate), 1e9);
 END $$;
 
 -- The costs of all requests come one after the other, for each limit.
@@ -82,7 +83,7 @@ DECLARE
     at double precision;
     mine tenure.session := entry.mine;
     known tenure.answer[];
-    it tenure.limiter;
+    limiter tenure.limiter;
     clock double precision;
     count int := cardinality(_names);
     cost double precision;
@@ -104,38 +105,38 @@ BEGIN
     known := tenure.cached_reply(now, mine, 'spend', _key, _n);
     IF known IS NULL THEN
         at := now / 1e6::double precision;
-        it := tenure.limiter_of(at, _key);
-        clock := greatest(at, it.held_until) - it.held;
+        limiter := tenure.limiter_of(at, _key);
+        clock := greatest(at, limiter.held_until) - limiter.held;
         known := ARRAY[tenure.reply('spent')];
-        FOR j IN 1 .. cardinality(it.names) LOOP
+        FOR j IN 1 .. cardinality(limiter.names) LOOP
             -- what a session booked ends with it
-            IF it.sessions[j] <> '' AND it.dues[j] > clock AND it.names[j] = ANY (_names)
-                AND NOT EXISTS (SELECT FROM tenure.session s WHERE s.name = it.sessions[j])
+            IF limiter.sessions[j] <> '' AND limiter.dues[j] > clock AND limiter.names[j] = ANY (_names)
+                AND NOT EXISTS (SELECT FROM tenure.session s WHERE s.name = limiter.sessions[j])
             THEN
-                it.ends[j] := it.ends[j] - it.sizes[j];
-                it.sessions[j] := '';
+                limiter.ends[j] := limiter.ends[j] - limiter.sizes[j];
+                limiter.sessions[j] := '';
             END IF;
         END LOOP;
         FOR j IN 1 .. count LOOP
-            ahead[j] := tenure.booked_ahead(it, clock, _names[j], _rates[j]);
+            ahead[j] := tenure.booked_ahead(limiter, clock, _names[j], _rates[j]);
             far[j] := ahead[j] - _bursts[j] / _rates[j] > _horizon + 1e-6;
-            place := array_position(it.names, _names[j]);
-            IF it.rates[place] <> _rates[j] THEN
-                it.ends[place] := clock + ahead[j];
-                it.rates[place] := _rates[j];
-                it.moved[place] := 0;
-                it.sessions[place] := '';
+            place := array_position(limiter.names, _names[j]);
+            IF limiter.rates[place] <> _rates[j] THEN
+                limiter.ends[place] := clock + ahead[j];
+                limiter.rates[place] := _rates[j];
+                limiter.moved[place] := 0;
+                limiter.sessions[place] := '';
             END IF;
         END LOOP;
-        FOR j IN REVERSE cardinality(it.names) .. 1 LOOP
-            IF it.ends[j] <= clock THEN
-                it.names := it.names[:j - 1] || it.names[j + 1:];
-                it.ends := it.ends[:j - 1] || it.ends[j + 1:];
-                it.rates := it.rates[:j - 1] || it.rates[j + 1:];
-                it.moved := it.moved[:j - 1] || it.moved[j + 1:];
-                it.sessions := it.sessions[:j - 1] || it.sessions[j + 1:];
-                it.dues := it.dues[:j - 1] || it.dues[j + 1:];
-                it.sizes := it.sizes[:j - 1] || it.sizes[j + 1:];
+        FOR j IN REVERSE cardinality(limiter.names) .. 1 LOOP
+            IF limiter.ends[j] <= clock THEN
+                limiter.names := limiter.names[:j - 1] || limiter.names[j + 1:];
+                limiter.ends := limiter.ends[:j - 1] || limiter.ends[j + 1:];
+                limiter.rates := limiter.rates[:j - 1] || limiter.rates[j + 1:];
+                limiter.moved := limiter.moved[:j - 1] || limiter.moved[j + 1:];
+                limiter.sessions := limiter.sessions[:j - 1] || limiter.sessions[j + 1:];
+                limiter.dues := limiter.dues[:j - 1] || limiter.dues[j + 1:];
+                limiter.sizes := limiter.sizes[:j - 1] || limiter.sizes[j + 1:];
             END IF;
         END LOOP;
         FOR i IN 1 .. cardinality(_longest) LOOP
@@ -151,8 +152,8 @@ BEGIN
             IF start < 1e-6 THEN
                 start := 0;
             END IF;
-            delay := greatest(0, it.held_until - at) + start;
-            bookings := ARRAY[delay::text::bytea, it.held::text::bytea];
+            delay := greatest(0, limiter.held_until - at) + start;
+            bookings := ARRAY[delay::text::bytea, limiter.held::text::bytea];
             IF delay > _longest[i] + 1e-6 OR (start > 0 AND is_far) THEN
                 known := known || ROW('not', NULL, bookings)::tenure.answer;
                 CONTINUE;
@@ -164,28 +165,28 @@ BEGIN
                 IF cost <> 0 THEN
                     -- what would come back beyond the burst before the start is lost
                     after := greatest(after + cost / _rates[j], start + least(cost, _bursts[j]) / _rates[j]);
-                    place := coalesce(array_position(it.names, _names[j]), cardinality(it.names) + 1);
-                    it.names[place] := _names[j];
-                    it.ends[place] := clock + after;
-                    it.rates[place] := _rates[j];
-                    it.moved[place] := 0;
-                    it.sessions[place] := CASE WHEN delay > 0 THEN _session ELSE '' END;
-                    it.dues[place] := clock + start;
-                    it.sizes[place] := after - before;
+                    place := coalesce(array_position(limiter.names, _names[j]), cardinality(limiter.names) + 1);
+                    limiter.names[place] := _names[j];
+                    limiter.ends[place] := clock + after;
+                    limiter.rates[place] := _rates[j];
+                    limiter.moved[place] := 0;
+                    limiter.sessions[place] := CASE WHEN delay > 0 THEN _session ELSE '' END;
+                    limiter.dues[place] := clock + start;
+                    limiter.sizes[place] := after - before;
                     ahead[j] := least(after, 1e9);
                 END IF;
                 bookings := bookings || ARRAY[(clock + after)::text::bytea, (after - before)::text::bytea];
             END LOOP;
             IF delay > 0 THEN
-                it.last_due := greatest(it.last_due, clock + start);
+                limiter.last_due := greatest(limiter.last_due, clock + start);
                 waits := true;
             END IF;
             known := known || ROW('booked', NULL, bookings)::tenure.answer;
         END LOOP;
-        PERFORM tenure.keep_limiter(at, it);
+        PERFORM tenure.keep_limiter(at, limiter);
         IF waits THEN
             DELETE FROM tenure.limiter_waiter w WHERE w.key = _key AND w.due < clock;
-            INSERT INTO tenure.limiter_waiter (key, process, due) VALUES (_key, mine.process, it.last_due)
+            INSERT INTO tenure.limiter_waiter (key, process, due) VALUES (_key, mine.process, limiter.last_due)
             ON CONFLICT (key, process) DO UPDATE SET due = excluded.due;
         END IF;
         PERFORM tenure.cache_reply(now, mine, 'spend', _key, _n, known);
@@ -204,7 +205,7 @@ DECLARE
     now bigint := entry.now;
     at double precision;
     mine tenure.session := entry.mine;
-    it tenure.limiter;
+    limiter tenure.limiter;
     clock double precision;
     j int;
     place int;
@@ -220,45 +221,45 @@ BEGIN
         RETURN tenure.reply('ok');
     END IF;
     at := now / 1e6::double precision;
-    it := tenure.limiter_of(at, _key);
-    clock := greatest(at, it.held_until) - it.held;
+    limiter := tenure.limiter_of(at, _key);
+    clock := greatest(at, limiter.held_until) - limiter.held;
     FOR i IN 1 .. cardinality(_ends) LOOP
         j := (i - 1) % cardinality(_names) + 1;
-        place := array_position(it.names, _names[j]);
+        place := array_position(limiter.names, _names[j]);
         back := CASE WHEN _amounts[i] = 'NaN' THEN _sizes[i] ELSE _amounts[i] / _rates[j] END;
         IF place IS NULL AND back < 0 THEN
-            place := cardinality(it.names) + 1;
-            it.names[place] := _names[j];
-            it.ends[place] := clock;
-            it.rates[place] := _rates[j];
-            it.moved[place] := 0;
-            it.sessions[place] := '';
-            it.dues[place] := 0;
-            it.sizes[place] := 0;
+            place := cardinality(limiter.names) + 1;
+            limiter.names[place] := _names[j];
+            limiter.ends[place] := clock;
+            limiter.rates[place] := _rates[j];
+            limiter.moved[place] := 0;
+            limiter.sessions[place] := '';
+            limiter.dues[place] := 0;
+            limiter.sizes[place] := 0;
         END IF;
         CONTINUE WHEN place IS NULL OR back = 0;
         -- in seconds at the rate of the booking, from now on
-        change := it.rates[place] / _rates[j];
-        ahead := (it.ends[place] - clock) * change;
+        change := limiter.rates[place] / _rates[j];
+        ahead := (limiter.ends[place] - clock) * change;
         ends_in := _ends[i] - clock;
         IF _amounts[i] = 'NaN' THEN
             -- there may be another booking behind it, whose caller may have counted on none of it
-            CONTINUE WHEN abs(ahead - it.moved[place] * change - ends_in) > 1e-6
-                OR it.sessions[place] NOT IN ('', _session);
-            IF it.moved[place] = 0 THEN
+            CONTINUE WHEN abs(ahead - limiter.moved[place] * change - ends_in) > 1e-6
+                OR limiter.sessions[place] NOT IN ('', _session);
+            IF limiter.moved[place] = 0 THEN
                 ahead := ends_in; -- no rounding adds up
             END IF;
-            it.sessions[place] := '';
+            limiter.sessions[place] := '';
         ELSIF back < 0 THEN
             ahead := greatest(0, ahead);
         END IF;
         after := clock + least((ahead - least(back, greatest(0, ends_in))) / change, 1e9);
         IF _amounts[i] <> 'NaN' THEN
-            it.moved[place] := it.moved[place] + after - it.ends[place];
+            limiter.moved[place] := limiter.moved[place] + after - limiter.ends[place];
         END IF;
-        it.ends[place] := after;
+        limiter.ends[place] := after;
     END LOOP;
-    PERFORM tenure.keep_limiter(at, it);
+    PERFORM tenure.keep_limiter(at, limiter);
     PERFORM tenure.cache_reply(now, mine, 'spend', _key, _n, ARRAY[tenure.reply('ok')]);
     RETURN tenure.reply('ok');
 END $$;
@@ -272,7 +273,7 @@ DECLARE
     now bigint := entry.now;
     at double precision;
     mine tenure.session := entry.mine;
-    it tenure.limiter;
+    limiter tenure.limiter;
     clock double precision;
     begin_at double precision;
     ends_at double precision;
@@ -284,18 +285,18 @@ BEGIN
         RETURN tenure.reply('ok');
     END IF;
     at := now / 1e6::double precision;
-    it := tenure.limiter_of(at, _key);
-    begin_at := greatest(at, it.held_until);
-    clock := begin_at - it.held;
+    limiter := tenure.limiter_of(at, _key);
+    begin_at := greatest(at, limiter.held_until);
+    clock := begin_at - limiter.held;
     ends_at := at + greatest(0, _seconds) / 1e6::double precision;
-    IF ends_at > begin_at OR (_seconds <= 0 AND at < it.held_until) THEN
-        it.held_until := ends_at;
-        it.held := it.held + (it.held_until - begin_at);
+    IF ends_at > begin_at OR (_seconds <= 0 AND at < limiter.held_until) THEN
+        limiter.held_until := ends_at;
+        limiter.held := limiter.held + (limiter.held_until - begin_at);
         FOR waiter IN SELECT w.process FROM tenure.limiter_waiter w WHERE w.key = _key AND w.due >= clock LOOP
             PERFORM tenure.hint(waiter, _key, '', 'held');
         END LOOP;
     END IF;
-    PERFORM tenure.keep_limiter(at, it);
+    PERFORM tenure.keep_limiter(at, limiter);
     PERFORM tenure.cache_reply(now, mine, 'spend', _key, _n, ARRAY[tenure.reply('ok')]);
     RETURN tenure.reply('ok');
 END $$;

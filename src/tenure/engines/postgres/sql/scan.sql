@@ -50,13 +50,13 @@ END $$;
 CREATE FUNCTION tenure.limiter_status(_now bigint, _key bytea) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     at double precision := _now / 1e6::double precision;
-    it tenure.limiter := tenure.limiter_of(at, _key);
-    clock double precision := greatest(at, it.held_until) - it.held;
-    status bytea[] := ARRAY[greatest(0, it.held_until - at)::text::bytea, it.held::text::bytea];
+    limiter tenure.limiter := tenure.limiter_of(at, _key);
+    clock double precision := greatest(at, limiter.held_until) - limiter.held;
+    status bytea[] := ARRAY[greatest(0, limiter.held_until - at)::text::bytea, limiter.held::text::bytea];
 BEGIN
-    FOR i IN 1 .. cardinality(it.names) LOOP
-        IF it.ends[i] > clock THEN
-            status := status || it.names[i] || ((it.ends[i] - clock) * it.rates[i])::text::bytea;
+    FOR i IN 1 .. cardinality(limiter.names) LOOP
+        IF limiter.ends[i] > clock THEN
+            status := status || limiter.names[i] || ((limiter.ends[i] - clock) * limiter.rates[i])::text::bytea;
         END IF;
     END LOOP;
     RETURN ROW('row', NULL, status)::tenure.answer;

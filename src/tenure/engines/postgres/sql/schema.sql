@@ -189,8 +189,8 @@ CREATE INDEX claim_group ON tenure.claim (pool, group_name, number) WHERE resour
 CREATE INDEX claim_session ON tenure.claim (session, made);
 
 -- The state of a limiter, in seconds: it says something `until` then. The time of `last_due` and `ends` is that of the
--- limiter's clock, which stands still while it is held off. Corrections have `moved` the end of the last spending
--- in a limit. If that has to wait, `sessions` made it (else empty): it is due at `dues`, and `sizes` long.
+-- limiter's clock, which stands still while it is held off. Corrections have moved the end of the last spending in
+-- a limit by `moved`. If that spending has to wait, `sessions` made it (else empty): it is due at `dues`, `sizes` long.
 CREATE TABLE tenure.limiter (
     key bytea NOT NULL,
     until double precision NOT NULL,
