@@ -32,7 +32,8 @@ from tenure.processor import Claims, Context, Preset, Processor
 
 PRESET = Preset(workers=6, connections=4, rate=100, queue_size=60)
 RETRY = tenure.Retry(attempts=3, backoff=0.02, jitter=0.5)
-QUEUE = {"keep": tenure.Keep(results=None, payloads=True), "retry": RETRY}
+# the kills come faster than five long tasks end: by default, such a task would be dead by the fifth
+QUEUE = {"keep": tenure.Keep(results=None, payloads=True), "retry": RETRY, "max_deliveries": 1000}
 AWAY = tenure.EngineError, tenure.StoreUnavailable, tenure.StoreClosed
 LONG = 0.7  # seconds that a task of the kind "long" takes, more than the grace
 WHAT = (
