@@ -276,8 +276,8 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         if self._entered:
             raise RuntimeError(f"{self!r}: entered before; make a new one")
-        self._entered = True
         handle_of(self._store).home.check()
+        self._entered = True
         if self._parts.limit is not None:
             with suppress(AcquireTimeout):  # but no `CapacityMismatch`
                 async with self._parts.limit.hold(timeout=0):
