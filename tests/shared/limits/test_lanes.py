@@ -355,6 +355,33 @@ async def test_processes_get_equal_parts_of_a_high_rate(open_store_on, virtual_c
     assert min(served) >= 130
 
 
+@pytest.mark.parametrize("stall", [1, 5, 20])
+async def test_a_process_whose_engine_was_away_takes_turns_with_the_others(engine, virtual_clock, stall):
+    faulty, served = FaultyEngine(engine), [0, 0]
+    async with tenure.open_store(faulty, ttl=100) as one, tenure.open_store(engine, ttl=100) as other:
+
+        async def serve(n, store):
+            limiter = RateLimiter(store, "api", Limit(20, burst=1))
+            while True:
+                await limiter.acquire()
+                served[n] += 1
+
+        async with anyio.create_task_group() as group:
+            for _ in range(400):
+                group.start_soon(serve, 0, one)
+            await anyio.sleep(2)
+            faulty.pause(before_effect=False)
+            await anyio.sleep(stall)
+            faulty.resume()
+            await anyio.sleep(0.3)
+            served[:] = 0, 0
+            group.start_soon(serve, 1, other)
+            await anyio.sleep(2)
+            group.cancel_scope.cancel()
+    assert sum(served) == pytest.approx(40, abs=2)
+    assert served[1] >= 16
+
+
 async def test_a_process_serves_a_high_rate(recording, virtual_clock):
     async with tenure.open_store(recording, ttl=300) as store:
         limiter, start = RateLimiter(store, "api", Limit(10_000, burst=1)), virtual_clock.now()
