@@ -100,9 +100,12 @@ class Watchdog:
         elif not self._stopped and runs_in_real_time():
             self._on_loop, self._loop_thread = loop_caller(), threading.get_ident()
             thread = threading.Thread(target=self._run, name=f"tenure watchdog of {self._url}", daemon=True)
-            with suppress(RuntimeError):  # Python 3.12 starts none in `atexit`; the loop renews all the same
+            try:
                 thread.start()
                 self._thread = thread
+            except RuntimeError as problem:  # the loop renews all the same
+                if threading.main_thread().is_alive():  # else as Python 3.12, which starts none in `atexit`
+                    self._log(f"nothing watches the event loop: {problem}", error=problem)
 
     def stop(self) -> None:
         """Have the thread end."""
