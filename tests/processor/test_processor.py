@@ -559,6 +559,31 @@ async def test_a_processor_is_entered_once_and_asked_only_then(memory):
             pass
 
 
+async def test_a_processor_whose_store_was_not_open_is_entered_later():
+    store = tenure.open_store("memory:")
+    processor = Processor(store, "p", nothing, **QUIET)
+    with pytest.raises(RuntimeError, match="is not open"):
+        async with processor:
+            pass
+    async with store, processor:
+        assert "running" in repr(processor)
+
+
+async def test_a_processor_whose_pool_cannot_be_opened_has_ended(memory):
+    @asynccontextmanager
+    async def broken():
+        raise ZeroDivisionError
+        yield
+
+    processor = Processor(memory, "p", nothing, pool=broken, **QUIET)
+    with pytest.raises(ZeroDivisionError):
+        async with processor:
+            pass
+    assert "ended" in repr(processor)
+    with anyio.fail_after(5):
+        assert [metrics async for metrics in processor.monitor(every=1)] == []
+
+
 async def test_the_end_of_the_store_ends_the_processor(open_store_on, virtual_clock):
     async def serve(store, *, task_status):
         with pytest.raises(tenure.StoreClosed):

@@ -226,6 +226,18 @@ async def test_a_put_that_was_not_sent_is_not_put(faulty, virtual_clock):
         assert [task.payload for task in tasks] == ["before", "may or may not have been applied"]
 
 
+async def test_a_put_that_has_yet_to_learn_how_long_its_key_is_kept_is_not_put(faulty, virtual_clock):
+    async with tenure.open_store(faulty, ttl=100) as store:
+        await store._handle.session(100.0)
+        faulty.pause(before_effect=True)
+        jobs = tenure.WorkQueue(store, "x")
+        with pytest.raises(StoreUnavailable, match="putting was not applied$"):
+            await jobs.try_put("first", key="k")
+        faulty.resume()
+        await virtual_clock.advance(5)
+        assert not (await jobs.statistics()).waiting
+
+
 async def test_a_change_that_was_not_sent_is_not_made(faulty, virtual_clock):
     async with tenure.open_store(faulty, ttl=100) as store:
         faulty.down = True

@@ -276,20 +276,20 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         if self._entered:
             raise RuntimeError(f"{self!r}: entered before; make a new one")
-        self._entered = True
         handle_of(self._store).home.check()
-        if self._parts.limit is not None:
-            with suppress(AcquireTimeout):  # but no `CapacityMismatch`
-                async with self._parts.limit.hold(timeout=0):
-                    pass
+        self._entered = True
         async with AsyncExitStack() as stack:
+            stack.callback(self._ended.set)
+            if self._parts.limit is not None:
+                with suppress(AcquireTimeout):  # but no `CapacityMismatch`
+                    async with self._parts.limit.hold(timeout=0):
+                        pass
             if self._parts.make_pool is not None:
                 self._parts.pool = await stack.enter_async_context(self._parts.make_pool())
             for worker in self._workers.values():
                 if worker.breaker is not None:
                     stack.callback(worker.breaker.on_change(worker.on_breaker))
             self._samples = samples_of(self.name, self.metrics())
-            stack.callback(self._ended.set)
             async with unwrapped_task_group() as group:
                 upkeep = Upkeep(group)
                 first = next(iter(self._workers.values()))

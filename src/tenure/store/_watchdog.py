@@ -102,11 +102,10 @@ class Watchdog:
             thread = threading.Thread(target=self._run, name=f"tenure watchdog of {self._url}", daemon=True)
             try:
                 thread.start()
-            except RuntimeError as problem:  # the loop renews all the same
-                if threading.main_thread().is_alive():  # Python 3.12 starts no thread in `atexit`
-                    self._log("no watchdog over the event loop", error=problem)
-            else:
                 self._thread = thread
+            except RuntimeError as problem:  # the loop renews all the same
+                if threading.main_thread().is_alive():  # else as Python 3.12, which starts none in `atexit`
+                    self._log(f"nothing watches the event loop: {problem}", error=problem)
 
     def stop(self) -> None:
         """Have the thread end."""

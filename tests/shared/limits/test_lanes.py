@@ -355,6 +355,33 @@ async def test_processes_get_equal_parts_of_a_high_rate(open_store_on, virtual_c
     assert min(served) >= 130
 
 
+@pytest.mark.parametrize("stall", [1, 5, 20])
+async def test_a_process_whose_engine_was_away_takes_turns_with_the_others(engine, virtual_clock, stall):
+    faulty, served = FaultyEngine(engine), [0, 0]
+    async with tenure.open_store(faulty, ttl=100) as one, tenure.open_store(engine, ttl=100) as other:
+
+        async def serve(n, store):
+            limiter = RateLimiter(store, "api", Limit(20, burst=1))
+            while True:
+                await limiter.acquire()
+                served[n] += 1
+
+        async with anyio.create_task_group() as group:
+            for _ in range(400):
+                group.start_soon(serve, 0, one)
+            await anyio.sleep(2)
+            faulty.pause(before_effect=False)
+            await anyio.sleep(stall)
+            faulty.resume()
+            await anyio.sleep(0.3)
+            served[:] = 0, 0
+            group.start_soon(serve, 1, other)
+            await anyio.sleep(2)
+            group.cancel_scope.cancel()
+    assert sum(served) == pytest.approx(40, abs=2)
+    assert served[1] >= 16
+
+
 async def test_a_process_serves_a_high_rate(recording, virtual_clock):
     async with tenure.open_store(recording, ttl=300) as store:
         limiter, start = RateLimiter(store, "api", Limit(10_000, burst=1)), virtual_clock.now()
@@ -378,6 +405,56 @@ async def test_a_look_counts_the_callers_that_wait_here(store, virtual_clock):
         assert refused.value.delay == pytest.approx(5.5, abs=0.02)
         assert not await limiter.try_acquire()
         group.cancel_scope.cancel()
+
+
+SLOW = Limit(1000, per=3600)
+"""A limit in which one call takes 3.6 s, but which is never reached."""
+
+
+async def test_a_slow_limit_does_not_delay_a_look_at_the_turn(store, virtual_clock):
+    limiter = RateLimiter(store, "api", Limit(10, burst=1), SLOW)
+    async with anyio.create_task_group() as group:
+        for _ in range(4):
+            group.start_soon(limiter.acquire)
+        await anyio.sleep(0.01)
+        start = virtual_clock.now()
+        with anyio.fail_after(1):
+            await limiter.acquire(fail_fast=True)
+    assert virtual_clock.now() - start == pytest.approx(0.39, abs=0.01)
+
+
+async def test_what_was_given_back_does_not_delay_a_look_at_the_turn(store, virtual_clock):
+    limiter = RateLimiter(store, "api", Limit(1, burst=100))
+    await limiter.acquire(100)
+    start = virtual_clock.now()
+    async with anyio.create_task_group() as group:
+        async with anyio.create_task_group() as large:
+            large.start_soon(limiter.acquire, 100)
+            await anyio.sleep(0.1)
+            group.start_soon(limiter.acquire, 2)
+            await anyio.sleep(0.1)
+            large.cancel_scope.cancel()
+        await virtual_clock.settle()
+        with anyio.fail_after(5):
+            await limiter.acquire(fail_fast=True)
+    assert virtual_clock.now() - start == pytest.approx(3, abs=0.01)
+
+
+async def test_a_process_asks_as_rarely_with_a_slow_limit_beside_a_fast_one(
+    open_store_on, recording, virtual_clock
+):
+    asked = []
+    async with open_store_on(ttl=60) as one, tenure.open_store(recording, ttl=60) as other:
+        for limits in (Limit(10, burst=1),), (Limit(10, burst=1), SLOW):
+            recording.take()
+            async with anyio.create_task_group() as group:
+                for store in one, other:
+                    for _ in range(40):
+                        group.start_soon(RateLimiter(store, f"{len(limits)} limits", *limits).acquire)
+                await anyio.sleep(3)
+                asked.append(len(recording.take(Spend)))
+                group.cancel_scope.cancel()
+    assert asked[1] <= 1.5 * asked[0]
 
 
 async def test_a_large_cost_is_not_overtaken_for_ever(open_store_on, virtual_clock):

@@ -79,6 +79,13 @@ class Slot:
         """The bookings, without the ends that were given back."""
         self.due = due
 
+    def taken(self) -> list[float]:
+        """The times up to which each limit is taken, on the clock of `due`; -inf where it costs nothing."""
+        parts = zip(self.limits, self.costs, self.spending.bookings, strict=True)
+        ends = [booking.end - limit.burst / limit.rate if cost else -inf for limit, cost, booking in parts]
+        # the limit for which it waits is the limit that is taken for longest
+        return [end - max(ends) + self.due for end in ends]
+
     def refund(self, amounts: Amounts) -> e.RefundRequest:
         """The request that gives these amounts of the slot back."""
         backs = self.bookings
@@ -107,7 +114,9 @@ class Lane:
         """The time to ask for the callers without a slot, without the time for which the limiter was held off."""
         self._free = True
         self._refused = 0
-        self._taken = -inf
+        self._untaken = [-inf] * len(limits)
+        self._taken = self._untaken
+        """The times up to which each limit is taken, as far as is known."""
 
     def join(self, place: Place) -> Spot:
         """Add a caller at the end of the line."""
@@ -133,11 +142,13 @@ class Lane:
 
     def delay(self, place: Place, held: float) -> float:
         """The least delay of a caller that joins now, as far as this process knows."""
-        ahead, delay = self._taken + held - now(), 0.0
-        for limit, cost, wanted in zip(self.limits, place.costs, self.wanted(), strict=True):
+        passed, delay = now() - held, 0.0
+        for limit, cost, wanted, taken in zip(
+            self.limits, place.costs, self.wanted(), self._taken, strict=True
+        ):
             if cost:
-                seconds = (wanted + cost) / limit.rate
-                delay = max(delay, seconds + (ahead if ahead > 0 else -limit.burst / limit.rate))
+                ahead = taken - passed if taken > passed else -limit.burst / limit.rate
+                delay = max(delay, (wanted + cost) / limit.rate + ahead)
         return delay
 
     def wanted(self) -> list[float]:
@@ -171,11 +182,13 @@ class Lane:
 
     def refused(self, costs: Amounts, delay: float, horizon: float, held: float) -> None:
         """Ask again when the bookings ahead end within the horizon: the sooner, the more often it was refused."""
-        own = max(cost / limit.rate for limit, cost in zip(self.limits, costs, strict=True))
+        parts = zip(self.limits, costs, strict=True)
+        # a limit of which the cost alone takes so long is not the limit that is booked too far ahead
+        most = [delay - cost / limit.rate if cost else -inf for limit, cost in parts]
+        ahead = min([seconds for seconds in most if seconds > horizon], default=max(most))
         self._free = False
         self._refused += 1
-        ahead = max(0.0, delay - own)
-        self._taken = now() + ahead - held
+        self._taken = [now() + ahead - held if seconds == ahead else -inf for seconds in most]
         lead = horizon * uniform(0.9, 1.0) * (self._refused + 1) / (self._refused + 2)
         self.ask_at = now() + min(max(horizon / 20, ahead - lead), PATIENCE) - held
 
@@ -183,9 +196,9 @@ class Lane:
         """Ask again shortly before the last slot is due; at once if nothing had to wait."""
         self._refused = 0
         self._free = last is None
-        self.ask_at = -inf
+        self._taken, self.ask_at = self._untaken, -inf
         if last is not None:
-            self._taken = max(self._taken, last.due)
+            self._taken = last.taken()
             self.ask_at = last.due - horizon / 2 * uniform(0.8, 1.0)
 
     # slots
@@ -233,6 +246,7 @@ class Lane:
             self.slots = [slot for slot in self.slots if id(slot) not in gone]
             for slot in slots:
                 self._want(slot.costs, 1)
+            self._taken = self.slots[-1].taken() if self.slots else self._untaken
             self.ask_at = -inf
         return slots
 

@@ -15,7 +15,7 @@ from tenure.errors import OutcomeUnknown, StoreClosed
 from tenure.store import Batcher, Session, StoreHandle, outcome_of
 from tenure.waiting import Expired, Line, Waiter, now
 
-from ._lane import HORIZON, Lane, Place, Spot
+from ._lane import HORIZON, PATIENCE, Lane, Place, Spot
 from ._lanes import Lanes, RateLimits
 
 _TAKEN_BACK = "nothing was spent: a late booking is given back"
@@ -235,7 +235,9 @@ class Spender:
             for holder in holding:
                 self._spenders.holding_off.grant(holder, None)
         if spends:
-            self.lanes.horizon = HORIZON + 2 * (self._answered_at - self._sent)
+            horizon = HORIZON + 2 * (self._answered_at - self._sent)
+            # a single late answer must not have this process book seconds ahead of the others
+            self.lanes.horizon = min(horizon, max(PATIENCE, 2 * self.lanes.horizon))
             self._spent += 1
             self._hear(answer.answers[-1].held)
             answers = zip(spends, requests, answer.answers, strict=True)

@@ -81,16 +81,17 @@ class Producers:
         Cancellation: puts that are still here or in the line on the engine are withdrawn; puts under way may be
         applied.
         """
-        if not self.record.is_known and any(task.key is not None for task in tasks):
-            keys = (await self.record.read(patient=wait)).keys
-            tasks = tuple([with_key_ttl(task, keys) for task in tasks])
+        reads = not self.record.is_known and any(task.key is not None for task in tasks)
         session = self._store.sessions.current(self._store.ttl, self._key)
-        if session is None:
+        if reads or session is None:
             with (
                 nullcontext()
                 if wait
                 else self._store.promptly(self._key, f"putting {outcome_of(sent=False)}")
             ):
+                if reads:
+                    keys = (await self.record.read(patient=True)).keys
+                    tasks = tuple([with_key_ttl(task, keys) for task in tasks])
                 session = await self._store.session(self._store.ttl, self._key)
         request = _Request(e.PutRequest(session.new_name(), tasks, wait, cursor, expected), self._again)
         request.waiter = self._line.join(request)
