@@ -64,9 +64,7 @@ engine.
 
 from types import FunctionType as _FunctionType
 
-from tenure.arguments import (
-    LONGEST as LONGEST,
-)
+from tenure.arguments import LONGEST as LONGEST
 
 from ._answers import (
     CAP as CAP,
@@ -89,9 +87,7 @@ from ._answers import (
     Tripped as Tripped,
     Waiting as Waiting,
 )
-from ._batching import (
-    Batches as Batches,
-)
+from ._batching import Batches as Batches
 from ._claims import (
     RESOURCES as RESOURCES,
     AddResource as AddResource,
@@ -121,13 +117,8 @@ from ._counters import (
     SpendResults as SpendResults,
     Withdraw as Withdraw,
 )
-from ._durations import (
-    CHECKS as CHECKS,
-    clamp_durations as clamp_durations,
-)
-from ._engine import (
-    Engine as Engine,
-)
+from ._durations import CHECKS as CHECKS, clamp_durations as clamp_durations
+from ._engine import Engine as Engine
 from ._enlisting import (
     Complete as Complete,
     CompleteAll as CompleteAll,
@@ -148,10 +139,7 @@ from ._families import (
     SetEntry as SetEntry,
     TooMany as TooMany,
 )
-from ._handlers import (
-    OPERATIONS as OPERATIONS,
-    handlers as handlers,
-)
+from ._handlers import OPERATIONS as OPERATIONS, handlers as handlers
 from ._holds import (
     HOLDERS as HOLDERS,
     Acquire as Acquire,
@@ -164,22 +152,10 @@ from ._holds import (
     Resize as Resize,
     SetValue as SetValue,
 )
-from ._hosts import (
-    addresses_of as addresses_of,
-    only_known as only_known,
-    remember as remember,
-)
-from ._indexes import (
-    INDEXES as INDEXES,
-)
-from ._rates import (
-    ROUNDING as ROUNDING,
-    Booked as Booked,
-    Limiter as Limiter,
-)
-from ._remote import (
-    Remote as Remote,
-)
+from ._hosts import addresses_of as addresses_of, only_known as only_known, remember as remember
+from ._indexes import INDEXES as INDEXES
+from ._rates import ROUNDING as ROUNDING, Booked as Booked, Limiter as Limiter
+from ._remote import Remote as Remote
 from ._rules import (
     A_FEW as A_FEW,
     EXPIRED_TTL as EXPIRED_TTL,
@@ -190,11 +166,7 @@ from ._rules import (
     how_many_to_forget as how_many_to_forget,
     without_verdict as without_verdict,
 )
-from ._scan import (
-    Index as Index,
-    Page as Page,
-    Scan as Scan,
-)
+from ._scan import Index as Index, Page as Page, Scan as Scan
 from ._sessions import (
     CloseSession as CloseSession,
     OpenSession as OpenSession,

@@ -14,16 +14,7 @@ from ._holds import Acquire, Ask, BreakHold, Release, Resize, SetValue
 from ._scan import Scan
 from ._sessions import CloseSession, OpenSession, Ping, RenewSession
 from ._settings import Configure
-from ._tasks import (
-    Count,
-    Exchange,
-    GetResult,
-    Leave,
-    Move,
-    Progress,
-    Put,
-    SetPaused,
-)
+from ._tasks import Count, Exchange, GetResult, Leave, Move, Progress, Put, SetPaused
 
 OPERATIONS: dict[str, tuple[type[Operation[Any]], ...]] = {
     "sessions": (Ping, OpenSession, RenewSession, CloseSession),

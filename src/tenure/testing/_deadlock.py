@@ -20,12 +20,9 @@ OWN = Path(__file__).parent
 
 
 def no_thread_can_help() -> bool:
-    """Return True if no other thread is left that could wake a task.
-
-    trio and anyio keep their threads for ten seconds after their last job. Such a thread leaves its list when it gets
-    a job. It returns to trio's list before it delivers the result, in a deeper call, and to anyio's list with the
-    result.
-    """
+    """Return True if no other thread is left that could wake a task."""
+    # trio and anyio keep their threads for ten seconds. Such a thread leaves its list when it gets a job. It returns to
+    # trio's list before it delivers the result, in a deeper call, and to anyio's list with the result.
     active = threading.active_count()
     cache: Any = sys.modules.get("trio._core._thread_cache")
     workers = list(getattr(getattr(cache, "THREAD_CACHE", None), "_idle_workers", ()))

@@ -17,15 +17,7 @@ from tenure.upkeep import leaves
 
 from ._chance import ChanceDirector
 from ._report import first_line, report
-from ._runs import (
-    ASYNCIOS_OWN,
-    By,
-    checked_backends,
-    is_asyncios_own,
-    run_once,
-    why_alone,
-    without_asyncio,
-)
+from ._runs import ASYNCIOS_OWN, By, checked_backends, is_asyncios_own, run_once, why_alone, without_asyncio
 from ._shrink import Made, shrunk
 
 SEEDS = 200

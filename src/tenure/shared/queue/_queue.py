@@ -35,26 +35,14 @@ from ._completing import completing
 from ._editing import UNCHANGED, edit_task
 from ._family import SIGNAL
 from ._following import TaskChanges
-from ._groups import (
-    GroupStatistics,
-    check_group,
-    group_of_children,
-    group_statistics,
-)
+from ._groups import GroupStatistics, check_group, group_of_children, group_statistics
 from ._keys import Key, check_on_duplicate
 from ._new_task import new_task, task_of
 from ._options import Item, PutOptions
 from ._payload import P, encode
 from ._portions import ANYTHING, decoded_cursor, put_portions
 from ._put_span import PutSpan
-from ._records import (
-    Audit,
-    QueueStatistics,
-    TaskRecord,
-    audit_of,
-    record_of,
-    statistics_of,
-)
+from ._records import Audit, QueueStatistics, TaskRecord, audit_of, record_of, statistics_of
 from ._retry import Retry, check_retry
 from ._schedules import Schedules
 from ._selecting import Selection, check_where, move_selected, read_indexes
