@@ -71,7 +71,7 @@ async def test_a_lock_on_redis_enters_few_functions(redis_server):
 async def test_a_task_on_postgres_enters_few_functions(postgres_server):
     async with open_store(postgres_server.url()) as store:
         queue = WorkQueue(store, "q")
-        ways = [Way() for _ in range(5)]
+        ways = [Way() for _ in range(20)]
         await queue.put_many([0 for _ in ways])
         for way in ways:
             with way:
