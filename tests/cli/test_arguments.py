@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure.cli._arguments import DEFAULT_STORE, Rate, parse_run
+from tenure.cli._arguments import DEFAULT_STORE, RateArgument, parse_run
 from tenure.cli._errors import UsageError
 from tenure.processor import PRESETS
 
@@ -51,10 +51,10 @@ def test_the_example_has_an_input_of_its_own():
 @pytest.mark.parametrize(
     ("text", "rate"),
     [
-        ("100/s", Rate(100, 1)),
-        ("600/m", Rate(600, 60)),
-        ("10/h", Rate(10, 3600)),
-        ("0.5/s", Rate(0.5, 1)),
+        ("100/s", RateArgument(100, 1)),
+        ("600/m", RateArgument(600, 60)),
+        ("10/h", RateArgument(10, 3600)),
+        ("0.5/s", RateArgument(0.5, 1)),
         ("none", None),
     ],
 )
@@ -66,7 +66,7 @@ def test_rates(text, rate):
 def test_a_preset_fills_the_defaults(name):
     preset = PRESETS[name]
     options = parse_run(["m:f", "a", "--preset", name])
-    assert (options.workers, options.rate) == (preset.workers, Rate(preset.rate, 1))
+    assert (options.workers, options.rate) == (preset.workers, RateArgument(preset.rate, 1))
     assert options.queue_size == preset.queue_size
     options = parse_run(["m:f", "a", "--preset", name, "--workers", "7", "--rate", "none"])
     assert (options.workers, options.rate) == (7, None)

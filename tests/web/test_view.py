@@ -19,7 +19,7 @@ from tenure.web._document import document
 from tenure.web._flows import Flow, Flows
 from tenure.web._processors import processor
 from tenure.web._view import _deadlocks, find_deadlocks, names, read_view
-from tenure.web._watch import Watch
+from tenure.web._watch import StoreWatch
 
 
 class Stage:
@@ -255,7 +255,7 @@ async def test_many_that_ask_at_once_are_answered_by_one_look(stage, virtual_clo
         return await read_view(*args)
 
     monkeypatch.setattr(_watch, "read_view", counted)
-    watch = Watch((await stage.store())._handle)
+    watch = StoreWatch((await stage.store())._handle)
     async with anyio.create_task_group() as group:
         for _ in range(10):
             group.start_soon(watch.state)
@@ -271,4 +271,4 @@ async def test_an_engine_that_does_not_answer_is_reported(stage, virtual_clock, 
 
     monkeypatch.setattr(_watch, "read_view", stalls)
     with pytest.raises(StoreUnavailable, match="no answer within 5 s"):
-        await Watch((await stage.store())._handle).state()
+        await StoreWatch((await stage.store())._handle).state()

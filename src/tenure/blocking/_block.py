@@ -33,7 +33,7 @@ Make = Callable[[AsyncStore], AbstractAsyncContextManager[Any, Any]]
 Wrap = Callable[[Any, Portal], Any]
 
 
-class Hold(Request):
+class HoldRequest(Request):
     """A request for an asynchronous block, whose body runs in the thread."""
 
     def __init__(
@@ -151,7 +151,7 @@ class Block(SyncBlock, NotAwaited, Caller):
                 held = ask(
                     self._store,
                     self,
-                    lambda portal: Hold(
+                    lambda portal: HoldRequest(
                         portal, self._store, self._make, self._exclusive, thread, self._timeout
                     ),
                 )
@@ -174,7 +174,7 @@ class Block(SyncBlock, NotAwaited, Caller):
         own.
         """
         hold = self.request
-        if not isinstance(hold, Hold) or not self._entered or self._left:
+        if not isinstance(hold, HoldRequest) or not self._entered or self._left:
             raise RuntimeError(f"this block was {'left before' if self._left else 'not entered'}")
         try:
             if error is not None and self._portal.is_of_parent:

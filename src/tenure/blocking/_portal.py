@@ -29,7 +29,7 @@ from tenure.upkeep import Upkeep, unwrapped_task_group
 from tenure.waiting import Parked, loop_caller, park, wake
 
 from ._link import Link
-from ._request import PlainRequest, PortalEnded, Request, Watch, latch, pass_through
+from ._request import CallerRef, PlainRequest, PortalEnded, Request, latch, pass_through
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ class Portal:
         self._drained = False
         self._returned = False
         """True once only the loop is left to be closed."""
-        self.gone: deque[Watch] = deque()
+        self.gone: deque[CallerRef] = deque()
         """References to callers that were freed before their requests were over."""
         self.entered: dict[Hashable, object] = {}
         """The requests that hold something exclusively, or are about to."""
@@ -351,7 +351,7 @@ class Caller:
         portal.check()
         portal.start()
         self._portal, self.request = portal, request
-        request.watch = Watch(self, portal.gone.append)
+        request.watch = CallerRef(self, portal.gone.append)
         request.watch.request = request
         try:
             if not portal.send(partial(portal.begin, request)):

@@ -60,7 +60,7 @@ def pass_through(latch: LockType) -> None:
     deque(map(call, (latch.acquire, latch.release)), maxlen=0)
 
 
-class Watch(ref[Any]):
+class CallerRef(ref[Any]):
     """The weak reference of a request to its caller."""
 
     __slots__ = ("request",)
@@ -74,7 +74,7 @@ class Request:
         self.state: str = "new"
         self.over: LockType = latch()
         self.answered: LockType = self.over
-        self.watch: Watch | None = None
+        self.watch: CallerRef | None = None
         self.value: Any = None
         self.problem: BaseException | None = None
         self.check: Callable[[], object] | None = check

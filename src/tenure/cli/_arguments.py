@@ -65,7 +65,7 @@ examples:
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class RateArgument:
     """A rate: `number` starts `per` that many seconds."""
 
     number: float
@@ -84,7 +84,7 @@ class Options:
     run: str | None = None
     fresh: bool = False
     workers: int = _WORKERS
-    rate: Rate | None = None
+    rate: RateArgument | None = None
     retries: int = 3
     max_deliveries: int = 3
     timeout: float | None = None
@@ -138,7 +138,7 @@ def parse_run(words: Sequence[str]) -> Options:
         raise UsageError("standard input (-) can be read only once")
     rate = args.rate
     if rate is None and preset is not None:
-        rate = Rate(preset.rate, 1.0)
+        rate = RateArgument(preset.rate, 1.0)
     check_backend(args.backend)
     return Options(
         handler=args.handler,
@@ -254,14 +254,14 @@ def seconds(text: str) -> float:
     return number
 
 
-def _rate(text: str) -> Rate | bool:
+def _rate(text: str) -> RateArgument | bool:
     """A rate; False for none, which a preset's does not replace."""
     if text == "none":
         return False
     match = _RATE.fullmatch(text)
     if match is None or not float(match[1]):
         raise argparse.ArgumentTypeError(f"{text!r} is not a rate: write 100/s, 600/m, 10/h or none")
-    return Rate(float(match[1]), _PERIODS[match[2]])
+    return RateArgument(float(match[1]), _PERIODS[match[2]])
 
 
 def checked(check: Callable[[str], T]) -> Callable[[str], T]:

@@ -9,12 +9,12 @@ from typing import Generic, TypeVar
 
 from tenure.waiting import steady
 
-__all__ = ("Entry", "Fifo", "Ranked")
+__all__ = ("BacklogEntry", "Fifo", "Ranked")
 
 T = TypeVar("T")
 
 
-class Entry(Generic[T]):
+class BacklogEntry(Generic[T]):
     """An item and its rank. It is `there` while in a backlog, and `ready` to be taken once its putter has run."""
 
     __slots__ = ("came", "item", "priority", "ready", "seq", "there")
@@ -32,9 +32,9 @@ class Entry(Generic[T]):
         # heaps ask only for two of the same rank, of which one is dead
         return False
 
-    def again(self) -> Entry[T]:
+    def again(self) -> BacklogEntry[T]:
         """Return a copy of the same rank: an entry that was taken may still be in its backlog as a dead entry."""
-        entry = Entry(self.item, self.priority, self.seq)
+        entry = BacklogEntry(self.item, self.priority, self.seq)
         entry.came = self.came
         return entry
 
@@ -49,14 +49,14 @@ class Fifo(Generic[T]):
 
     def __init__(self) -> None:
         """Make an empty backlog."""
-        self._entries: deque[Entry[T]] = deque()
+        self._entries: deque[BacklogEntry[T]] = deque()
         self.size = 0
 
-    def first(self) -> Entry[T]:
+    def first(self) -> BacklogEntry[T]:
         """Return the next entry; the backlog must not be empty."""
         return self._entries[0]
 
-    def add(self, entry: Entry[T]) -> None:
+    def add(self, entry: BacklogEntry[T]) -> None:
         """Add an entry; an entry that arrived before others goes back to its place, near the front."""
         entry.there = True
         self.size += 1
@@ -67,7 +67,7 @@ class Fifo(Generic[T]):
             later = next(i for i, waiting in enumerate(entries) if waiting.seq > entry.seq)
             entries.insert(later, entry)
 
-    def remove(self, entry: Entry[T]) -> None:
+    def remove(self, entry: BacklogEntry[T]) -> None:
         """Remove an entry: in constant time if it is the first."""
         entry.there = False
         self.size -= 1
@@ -92,11 +92,11 @@ class Ranked(Generic[T]):
     def __init__(self, aging: float | None) -> None:
         """Make an empty backlog."""
         self._aging = aging
-        self._heap: list[tuple[int, int, Entry[T]]] = []
-        self._by_age: list[tuple[int, Entry[T]]] = []
+        self._heap: list[tuple[int, int, BacklogEntry[T]]] = []
+        self._by_age: list[tuple[int, BacklogEntry[T]]] = []
         self.size = 0
 
-    def first(self) -> Entry[T]:
+    def first(self) -> BacklogEntry[T]:
         """Return the next entry; the backlog must not be empty."""
         heap = self._heap
         if self._aging is not None:
@@ -109,7 +109,7 @@ class Ranked(Generic[T]):
             heappop(heap)
         return entry
 
-    def add(self, entry: Entry[T]) -> None:
+    def add(self, entry: BacklogEntry[T]) -> None:
         """Add an entry."""
         entry.there = True
         self.size += 1
@@ -119,7 +119,7 @@ class Ranked(Generic[T]):
                 entry.came = steady()
             heappush(self._by_age, (entry.seq, entry))
 
-    def remove(self, entry: Entry[T]) -> None:
+    def remove(self, entry: BacklogEntry[T]) -> None:
         """Remove an entry, wherever it is."""
         entry.there = False
         self.size -= 1

@@ -26,7 +26,7 @@ from tenure.waiting import Expired, checkpoint, now, this_task
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from tenure.local._subpool import Entry, SubPool
+    from tenure.local._subpool import PoolEntry, SubPool
     from tenure.waiting import Waiter
 
 __all__ = ("NOT_OPEN", "Lending", "Loan")
@@ -66,7 +66,7 @@ class Lending(Slots[T]):
 
     # lending
 
-    def _take(self, loan: Wish) -> Entry[T] | None:
+    def _take(self, loan: Wish) -> PoolEntry[T] | None:
         """Lend a resource if one is free; a resource that is due for a check is not shared before that."""
         subpool = self._subpools.get(loan.key)
         if subpool is None or not (subpool.idle or subpool.shared) or (subpool.line.first and subpool.line):
@@ -90,11 +90,11 @@ class Lending(Slots[T]):
             return entry
         return None
 
-    def _is_due(self, entry: Entry[T]) -> bool:
+    def _is_due(self, entry: PoolEntry[T]) -> bool:
         """True if an entry that was just taken has to be checked."""
         return entry.users == 1 and entry.lent_at - entry.since >= self._check_after
 
-    async def _obtain(self, loan: Wish, entry: Entry[T] | None, timeout: float) -> Entry[T]:
+    async def _obtain(self, loan: Wish, entry: PoolEntry[T] | None, timeout: float) -> PoolEntry[T]:
         """Check the entry that was taken, or wait for another. Cancellation: nothing is taken."""
         remaining = timeout
         if entry is not None:
@@ -112,7 +112,7 @@ class Lending(Slots[T]):
         told = self._told(loan.key, f"no resource within {timeout:g} s: ")
         raise PoolTimeout(f"{told}{itself}") from self._last_error
 
-    async def _checked(self, loan: Wish, entry: Entry[T] | None) -> Entry[T] | None:
+    async def _checked(self, loan: Wish, entry: PoolEntry[T] | None) -> PoolEntry[T] | None:
         while entry is not None and self._is_due(entry):
             if await self._proved(loan, entry):
                 break
@@ -121,7 +121,7 @@ class Lending(Slots[T]):
             await self._step(entry)
         return entry
 
-    async def _step(self, entry: Entry[T]) -> None:
+    async def _step(self, entry: PoolEntry[T]) -> None:
         """Make the checkpoint of a borrower that need not wait. Cancellation: the resource is given back."""
         try:
             await checkpoint()
@@ -129,7 +129,7 @@ class Lending(Slots[T]):
             self._give_back(entry, now())
             raise
 
-    async def _proved(self, loan: Wish, entry: Entry[T]) -> bool:
+    async def _proved(self, loan: Wish, entry: PoolEntry[T]) -> bool:
         subpool, share = entry.subpool, not loan.exclusive
         passed = False
         subpool.probing += share
@@ -143,7 +143,7 @@ class Lending(Slots[T]):
             self._look_at(subpool)
         return passed
 
-    async def _stand_in_line(self, loan: Wish, timeout: float) -> Entry[T]:
+    async def _stand_in_line(self, loan: Wish, timeout: float) -> PoolEntry[T]:
         """Wait for an entry. Raises `Expired` after `timeout` seconds. Cancellation: nothing is taken."""
         self._check_open()
         subpool = self._subpool(loan.key)
@@ -173,7 +173,7 @@ class Lending(Slots[T]):
             return False  # as fast as can be: even if none of them shared
         return subpool.held_up(slots, exclusive) >= most
 
-    def _left(self, waiter: Waiter[Wish, Entry[T]]) -> None:
+    def _left(self, waiter: Waiter[Wish, PoolEntry[T]]) -> None:
         if waiter.granted:
             self._give_back(waiter.value, now())
         subpool = self._subpool(waiter.want.key)
@@ -182,7 +182,7 @@ class Lending(Slots[T]):
             subpool.creator.cancel()
         self._look_at(subpool)
 
-    def _give_back(self, entry: Entry[T], time: float, *, used: bool = True) -> None:
+    def _give_back(self, entry: PoolEntry[T], time: float, *, used: bool = True) -> None:
         """Hand a resource in order to the next waiter, or keep it, when its last user has left."""
         if entry.closed:
             return  # under its borrowers' hands
@@ -222,7 +222,7 @@ class Lending(Slots[T]):
 
     # sharing
 
-    def _shared(self, subpool: SubPool[T], time: float) -> Entry[T] | None:
+    def _shared(self, subpool: SubPool[T], time: float) -> PoolEntry[T] | None:
         """Return the resource that others may share, unless it is too old for that."""
         if subpool.shared is not None and time >= subpool.shared.expires:
             subpool.shared = None  # its users go on with it
@@ -237,7 +237,7 @@ class Lending(Slots[T]):
 
     # taking back
 
-    async def _come_back_from(self, loan: Wish, entry: Entry[T], error: BaseException | None) -> None:
+    async def _come_back_from(self, loan: Wish, entry: PoolEntry[T], error: BaseException | None) -> None:
         """Take back a resource that needs a reset, or a body of which raised: it is `SPOILT` then.
 
         Cancellation: shielded; only asyncio's native cancellation reaches it, and then closes the resource.
@@ -265,7 +265,7 @@ class Lending(Slots[T]):
         elif entry.since > SPOILT or closing or await self._passes("check", entry, shield=True):
             self._come_back(entry)
 
-    def _come_back(self, entry: Entry[T]) -> None:
+    def _come_back(self, entry: PoolEntry[T]) -> None:
         """Take back a resource that was used without a fault and needs no reset."""
         entry.since = entry.idle_from = time = now()
         self._give_back(entry, time)
@@ -282,7 +282,7 @@ class Loan(AsyncBlock, NotAwaited, Wish, AbstractAsyncContextManager[T]):
         self._pool = pool
         self._timeout = seconds("timeout", timeout, zero=True)
         self._entered = False
-        self._entry: Entry[T] | None = None
+        self._entry: PoolEntry[T] | None = None
         self.borrower = None
         self.key = key
         self.exclusive = exclusive

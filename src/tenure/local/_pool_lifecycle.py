@@ -23,7 +23,7 @@ from tenure.waiting import now
 
 if TYPE_CHECKING:
     from tenure.local._pool_loans import Borrower
-    from tenure.local._subpool import Entry
+    from tenure.local._subpool import PoolEntry
     from tenure.upkeep import Job
 
 __all__ = ("Figures", "PoolLifecycle")
@@ -206,7 +206,7 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin, Lending[T]):
             due = min([due, *(each for each in times if each > time)])
         return due
 
-    async def _check_idle(self, entry: Entry[T]) -> None:
+    async def _check_idle(self, entry: PoolEntry[T]) -> None:
         try:
             sound = await self._passes("check", entry, shield=False)
         finally:

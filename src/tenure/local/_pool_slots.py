@@ -19,7 +19,7 @@ import anyio
 from tenure.arguments import Seconds, check_count
 from tenure.local._limits import check_callable, seconds
 from tenure.local._pool_hooks import bounded, passes_check
-from tenure.local._subpool import Entry, SlotQueue, SubPool
+from tenure.local._subpool import PoolEntry, SlotQueue, SubPool
 from tenure.observe import Reporter
 from tenure.waiting import Home, Line, apart, now
 
@@ -110,21 +110,21 @@ class Slots(Generic[T]):
         self._subpools: dict[object, SubPool[T]] = {}
         self._slot_queue: SlotQueue[T] = SlotQueue()
         self._numbers = count()
-        self._idle: OrderedDict[Entry[T], None] = OrderedDict()
+        self._idle: OrderedDict[PoolEntry[T], None] = OrderedDict()
         """The idle resources of all keys, the most recently used last; kept only if the pool evicts."""
         self._last_error: Exception | None = None
         self._slots = self._closing = self._evicted = 0
         self._counts = dict.fromkeys(("created", "closed", "create_failures", "timeouts", "refused"), 0)
 
     @abstractmethod
-    def _give_back(self, entry: Entry[T], time: float, *, used: bool = True) -> None:
+    def _give_back(self, entry: PoolEntry[T], time: float, *, used: bool = True) -> None:
         """Hand a resource in order to the next waiter, or keep it, when its last user has left."""
 
     @abstractmethod
-    def _left(self, waiter: Waiter[Wish, Entry[T]]) -> None:
+    def _left(self, waiter: Waiter[Wish, PoolEntry[T]]) -> None:
         """Let the others have what a waiter leaves."""
 
-    def _entries(self) -> list[Entry[T]]:
+    def _entries(self) -> list[PoolEntry[T]]:
         return [entry for subpool in self._subpools.values() for entry in subpool.entries]
 
     def _start(self, name: str, function: Callable[..., Any], *args: Any) -> Job:
@@ -207,7 +207,7 @@ class Slots(Generic[T]):
         try:
             resource = await apart(self._called_create)(tuple(subpool.fields.values()))
             time = now()
-            entry = Entry(resource, subpool, time, time + self._max_lifetime * (1 - JITTER * random()))
+            entry = PoolEntry(resource, subpool, time, time + self._max_lifetime * (1 - JITTER * random()))
         except Exception as error:  # noqa: BLE001 - raised in the waiting tasks
             self._failed(subpool, error)
         finally:
@@ -236,7 +236,7 @@ class Slots(Generic[T]):
 
     # closing, many at a time
 
-    def _drop(self, entry: Entry[T], reason: str) -> None:
+    def _drop(self, entry: PoolEntry[T], reason: str) -> None:
         """Close an entry; nothing happens if it was closed already, under its borrower's hands."""
         if entry.closed:
             return
@@ -252,7 +252,7 @@ class Slots(Generic[T]):
         self._closing += 1
         self._start("pool closer", self._end, entry, reason)
 
-    async def _end(self, entry: Entry[T], reason: str) -> None:
+    async def _end(self, entry: PoolEntry[T], reason: str) -> None:
         subpool = entry.subpool
         try:
             if not self._is_of_parent:  # the parent uses it
@@ -273,7 +273,7 @@ class Slots(Generic[T]):
             self._slot_freed(subpool)
         self._reporter.notice("pool.closed", **subpool.fields, reason=reason, age=now() - entry.born)
 
-    async def _passes(self, hook: Literal["check", "reset"], entry: Entry[T], *, shield: bool) -> bool:
+    async def _passes(self, hook: Literal["check", "reset"], entry: PoolEntry[T], *, shield: bool) -> bool:
         """Call `check` or `reset` for a lent resource; close it if the call fails or is cancelled."""
 
         def failed(error: Exception) -> None:

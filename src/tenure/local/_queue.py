@@ -11,7 +11,7 @@ from warnings import warn
 from anyio import ClosedResourceError, EndOfStream, WouldBlock
 
 from tenure.arguments import AsyncBlock, NotAwaited, Seconds, seconds_of
-from tenure.local._backlog import Entry, Fifo, Ranked
+from tenure.local._backlog import BacklogEntry, Fifo, Ranked
 from tenure.waiting import Home, Line, Waiter, checkpoint
 
 __all__ = ("PriorityQueue", "Queue", "QueueStatistics")
@@ -62,8 +62,8 @@ class _Queue(Generic[T]):
         self._unfinished = 0
         self._closed = False
         home = Home(self)
-        self._getters: Line[None, Entry[T]] = Line(self._getter_left, home)
-        self._putters: Line[Entry[T], None] = Line(self._putter_left, home)
+        self._getters: Line[None, BacklogEntry[T]] = Line(self._getter_left, home)
+        self._putters: Line[BacklogEntry[T], None] = Line(self._putter_left, home)
         self._enlisting: Line[None, None] = Line(owner=home)
 
     # putting
@@ -76,7 +76,7 @@ class _Queue(Generic[T]):
         if backlog.size >= self._max_size or (self._putters.first and self._next_putter()):
             return False
         self._seq += 1
-        entry = Entry(item, priority, self._seq)
+        entry = BacklogEntry(item, priority, self._seq)
         self._unfinished += 1
         if self._getters.first is None:
             backlog.add(entry)
@@ -89,7 +89,7 @@ class _Queue(Generic[T]):
 
     async def _wait_for_room(self, item: T, priority: int) -> None:
         self._seq += 1
-        entry = Entry(item, priority, self._seq)
+        entry = BacklogEntry(item, priority, self._seq)
         entry.ready = False
         putter = self._putters.join(entry)
         self._block(putter)
@@ -106,7 +106,7 @@ class _Queue(Generic[T]):
             self._backlog.add(putter.want)
             self._putters.grant(putter, None)
 
-    def _putter_left(self, putter: Waiter[Entry[T], None]) -> None:
+    def _putter_left(self, putter: Waiter[BacklogEntry[T], None]) -> None:
         if not putter.granted:
             self._unblock(putter)
         elif putter.want.there:
@@ -116,13 +116,13 @@ class _Queue(Generic[T]):
 
     # the order in which putters wait for room: the order of their arrival
 
-    def _next_putter(self) -> Waiter[Entry[T], None] | None:
+    def _next_putter(self) -> Waiter[BacklogEntry[T], None] | None:
         return self._putters.head()
 
-    def _block(self, putter: Waiter[Entry[T], None]) -> None:
+    def _block(self, putter: Waiter[BacklogEntry[T], None]) -> None:
         pass
 
-    def _unblock(self, putter: Waiter[Entry[T], None]) -> None:
+    def _unblock(self, putter: Waiter[BacklogEntry[T], None]) -> None:
         pass
 
     # getting
@@ -150,7 +150,7 @@ class _Queue(Generic[T]):
             self._remove(entry)
         return entry.item
 
-    def _next(self) -> Entry[T] | None:
+    def _next(self) -> BacklogEntry[T] | None:
         """The entry that a newcomer may take."""
         if self._backlog.size:
             entry = self._backlog.first()
@@ -160,7 +160,7 @@ class _Queue(Generic[T]):
             raise EndOfStream
         return None
 
-    def _remove(self, entry: Entry[T]) -> None:
+    def _remove(self, entry: BacklogEntry[T]) -> None:
         self._backlog.remove(entry)
         if self._putters.first is not None:
             self._let_in()
@@ -176,7 +176,7 @@ class _Queue(Generic[T]):
         if self._closed and not self._backlog.size:
             self._getters.fail_all(EndOfStream)
 
-    def _getter_left(self, getter: Waiter[None, Entry[T]]) -> None:
+    def _getter_left(self, getter: Waiter[None, BacklogEntry[T]]) -> None:
         if getter.granted:
             self._backlog.add(getter.value.again())
             self._serve()
@@ -365,7 +365,7 @@ class PriorityQueue(_Queue[T]):
             _check_aging(aging)
         super().__init__(max_size, Ranked(aging))
         self._blocked: Ranked[T] = Ranked(aging)
-        self._blocked_putters: dict[Entry[T], Waiter[Entry[T], None]] = {}
+        self._blocked_putters: dict[BacklogEntry[T], Waiter[BacklogEntry[T], None]] = {}
 
     def put_nowait(self, item: T, priority: int = _UNSAID) -> None:
         """Put an item, or raise `anyio.WouldBlock` if there is no room; `anyio.ClosedResourceError` if closed."""
@@ -393,7 +393,7 @@ class PriorityQueue(_Queue[T]):
         if not self._put_now(item, priority):
             await self._wait_for_room(item, priority)
 
-    def _next_putter(self) -> Waiter[Entry[T], None] | None:
+    def _next_putter(self) -> Waiter[BacklogEntry[T], None] | None:
         while self._blocked.size:
             putter = self._blocked_putters[self._blocked.first()]
             if putter.waiting:
@@ -401,11 +401,11 @@ class PriorityQueue(_Queue[T]):
             self._unblock(putter)
         return None
 
-    def _block(self, putter: Waiter[Entry[T], None]) -> None:
+    def _block(self, putter: Waiter[BacklogEntry[T], None]) -> None:
         self._blocked.add(putter.want)
         self._blocked_putters[putter.want] = putter
 
-    def _unblock(self, putter: Waiter[Entry[T], None]) -> None:
+    def _unblock(self, putter: Waiter[BacklogEntry[T], None]) -> None:
         if self._blocked_putters.pop(putter.want, None) is not None:
             self._blocked.remove(putter.want)
             ready, putter.want = putter.want.ready, putter.want.again()

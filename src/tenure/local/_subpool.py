@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from tenure.upkeep import Job
     from tenure.waiting import Line
 
-__all__ = ("Entry", "SlotQueue", "SubPool")
+__all__ = ("PoolEntry", "SlotQueue", "SubPool")
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
-class Entry(Generic[T]):
+class PoolEntry(Generic[T]):
     """A resource with its times, all on the loop's clock."""
 
     resource: T
@@ -57,12 +57,12 @@ class SubPool(Generic[T]):
     """The fields that name the key in events."""
     least: int
     """The number of resources to keep."""
-    line: Line[Wish, Entry[T]]
-    entries: dict[Entry[T], None] = field(default_factory=dict[Entry[T], None])
+    line: Line[Wish, PoolEntry[T]]
+    entries: dict[PoolEntry[T], None] = field(default_factory=dict[PoolEntry[T], None])
     """All open resources."""
-    idle: list[Entry[T]] = field(default_factory=list[Entry[T]])
+    idle: list[PoolEntry[T]] = field(default_factory=list[PoolEntry[T]])
     """The resources that nobody has, the most recently used last."""
-    shared: Entry[T] | None = None
+    shared: PoolEntry[T] | None = None
     """The lent resource that others may share."""
     creator: Job | None = None
     resting: CancelScope | None = None

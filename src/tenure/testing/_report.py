@@ -11,7 +11,7 @@ from ._deadlock import DeadlockError
 from ._runs import hint
 
 if TYPE_CHECKING:
-    from ._trace import Line, Trace
+    from ._trace import Trace, TraceLine
 
 MOST_TASKS = 8
 MOST_STEPS = 8
@@ -51,7 +51,7 @@ def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def _order(lines: list[Line]) -> str:
+def _order(lines: list[TraceLine]) -> str:
     """The tasks in the order in which they ran."""
     names = [line.task or f"({line.what})" for line in lines]
     turns = [
@@ -62,7 +62,7 @@ def _order(lines: list[Line]) -> str:
     return f"{len(turns) - 1} switches: {', '.join(shown)}"
 
 
-def _stood(lines: list[Line]) -> list[str]:
+def _stood(lines: list[TraceLine]) -> list[str]:
     """The last place of each task, of those that have not ended well; who came last stands first."""
     last = {line.task: line.what for line in lines if line.task}
     order = dict.fromkeys(line.task for line in reversed(lines) if line.task)

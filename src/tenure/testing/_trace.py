@@ -20,7 +20,7 @@ LONGEST = 200
 OWN = f"{Path(__file__).parent}{os.sep}"
 
 
-class Line(NamedTuple):
+class TraceLine(NamedTuple):
     """A line of the trace: a step of a task, or (without a task) an event between two steps."""
 
     at: str
@@ -35,7 +35,7 @@ class Trace:
     """The steps of one run. The last is still open until the next one begins or the trace is read."""
 
     def __init__(self) -> None:
-        self._lines: list[Line] = []
+        self._lines: list[TraceLine] = []
         self._open: tuple[str, str, Any] | None = None
         # Each error that was raised is kept, so that no other can have its id.
         self._raised: dict[int, tuple[int, str, BaseException]] = {}
@@ -49,7 +49,7 @@ class Trace:
     def note(self, what: str) -> None:
         """Add a line for an event between two steps."""
         self._close()
-        self._lines.append(Line("", "", what))
+        self._lines.append(TraceLine("", "", what))
 
     @contextmanager
     def watching(self) -> Generator[None]:
@@ -78,7 +78,7 @@ class Trace:
                 self._lines[length] = self._lines[length]._replace(what=place)
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[TraceLine]:
         """All lines, in order."""
         self._close()
         return self._lines
@@ -103,7 +103,7 @@ class Trace:
         if self._open is not None:
             at, task, coroutine = self._open
             self._open = None
-            self._lines.append(Line(at, task, where(coroutine)))
+            self._lines.append(TraceLine(at, task, where(coroutine)))
 
 
 def where(coroutine: Any) -> str:

@@ -26,7 +26,7 @@ from ._history import EVERY
 from ._page import page
 from ._resources import resources
 from ._tasks import Tasks
-from ._watch import Watch
+from ._watch import StoreWatch
 
 _TIMEOUT = 20.0
 _TASKS = re.compile(r"/queues/(?P<queue>.+)/tasks(?:/(?P<id>[1-9]\d{0,15}))?", re.DOTALL)
@@ -61,7 +61,7 @@ class Site:
     ) -> None:
         self._store = handle = handle_of(store)
         self._errors = errors
-        self._watch = Watch(handle)
+        self._watch = StoreWatch(handle)
         self._state = state or self._watch.state
         self._tasks = Tasks(handle, payloads, errors)
         self._failures = Failures(handle, errors=errors)

@@ -26,7 +26,7 @@ _TIMEOUT = 5.0
 _MOST = 500
 
 
-class Watch:
+class StoreWatch:
     """Looks at a store when it is asked, but not more often than once in 0.8 s."""
 
     def __init__(self, store: StoreHandle) -> None:

@@ -14,7 +14,7 @@ import pytest
 import tenure
 from tenure import Limit, RateLimiter, WouldExceedDeadline
 from tenure.engine import Limiter, RateLimit, Refund, Spend, SpendRequest
-from tenure.shared.limits._lane import Place, Slot
+from tenure.shared.limits._lane import LanePlace, Slot
 from tenure.shared.limits._spenders import RESTING
 from tenure.testing import Fault, FaultyEngine
 
@@ -258,7 +258,7 @@ def test_two_parts_of_a_slot_go_back_one_behind_the_other():
     """Of callers that were cancelled as they went in it."""
     limiter, limits = Limiter(), (RateLimit("", 2.0, 1.0),)
     (spending,) = limiter.spend(limits, (SpendRequest((5.0,)),), 0.0, "s")
-    slot = Slot(Place(limits, (5.0,), inf), SimpleNamespace(id="s"), spending, 2.0)
+    slot = Slot(LanePlace(limits, (5.0,), inf), SimpleNamespace(id="s"), spending, 2.0)
     for part, left in (3.0, 2.0), (2.0, 0.0):
         limiter.refund(limits, slot.refund((part,)), 0.0, "s")
         assert sum(debt.amount for debt in limiter.status(0.0).debts) == pytest.approx(left)

@@ -21,7 +21,7 @@ class Portion:
     position: Position
 
 
-class Source(Protocol):
+class InputSource(Protocol):
     """A sequence of inputs that can be read again from any position.
 
     Its methods block, and raise `UsageError` when the input is not what it was, or cannot be read.

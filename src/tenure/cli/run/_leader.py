@@ -17,7 +17,7 @@ from tenure.errors import CursorConflict, LeaseLost, OutcomeUnknown
 from tenure.shared import Lease, WorkQueue
 from tenure.upkeep import unwrapped_task_group
 
-from ._inputs import Source
+from ._inputs import InputSource
 from ._record import Record
 from ._results import Results
 
@@ -42,7 +42,7 @@ class RunLeader:
         self,
         record: Record,
         generation: int,
-        source: Source,
+        source: InputSource,
         results: Results | None,
         worker: _Drains,
         stop: Stop,

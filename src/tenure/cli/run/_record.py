@@ -22,7 +22,7 @@ _ALL = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RunEntry:
     """The run's `plan`, its `generation` from 1, and below which generation all is `purged`."""
 
     plan: Plan
@@ -55,18 +55,18 @@ class Record:
         """The lock of the process that reads the input, writes the results, and changes the record."""
         return Lock(self._store, f"run:{self.name}")
 
-    async def read(self) -> Entry | None:
+    async def read(self) -> RunEntry | None:
         """The entry; None if the run was never begun."""
         value: dict[str, Any] | None = (await self._first.cursors()).get(_CURSOR)
-        return None if value is None else Entry(**value)
+        return None if value is None else RunEntry(**value)
 
-    async def begin(self, plan: Plan, *, fresh: bool, timeout: float) -> Entry:
+    async def begin(self, plan: Plan, *, fresh: bool, timeout: float) -> RunEntry:
         """Make the entry of a run that is new, or shall be `fresh`; if another process just did, return that.
 
         Raises `UsageError` if theirs does something else, or if the run shall be fresh and is under way for longer than
         `timeout` seconds. Cancellation: it may or may not have been begun.
         """
-        entry = Entry(plan)
+        entry = RunEntry(plan)
         try:
             async with self.lock().hold(timeout=timeout if fresh else None):
                 entry = await self._begin(plan, fresh=fresh)
@@ -77,25 +77,25 @@ class Record:
         check_same(self.name, entry.plan, plan)
         return entry
 
-    async def purge_old(self, entry: Entry) -> None:
+    async def purge_old(self, entry: RunEntry) -> None:
         """Delete the tasks of former generations. Cancellation: some are left, and purged the next time."""
         for generation in range(entry.purged, entry.generation):
             await self.queue(generation).purge(*_ALL)
             entry = replace(entry, purged=generation + 1)
             await self._write(entry)
 
-    async def _begin(self, plan: Plan, *, fresh: bool) -> Entry:
+    async def _begin(self, plan: Plan, *, fresh: bool) -> RunEntry:
         entry = await self.read()
         if entry is None:
-            entry = Entry(plan)
+            entry = RunEntry(plan)
         elif fresh:
-            entry = Entry(plan, entry.generation + 1, entry.purged)
+            entry = RunEntry(plan, entry.generation + 1, entry.purged)
         else:  # another process was faster
             return entry
         await self._write(entry)
         return entry
 
-    async def _write(self, entry: Entry) -> None:
+    async def _write(self, entry: RunEntry) -> None:
         await self._first.put_many([], cursor=(_CURSOR, asdict(entry)))
 
     async def _holder(self) -> str:

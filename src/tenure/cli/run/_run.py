@@ -25,7 +25,7 @@ from tenure.upkeep import unwrapped_task_group
 from ._calling import Calling
 from ._crew import Workers
 from ._departed import departed, end_sessions
-from ._inputs import Source
+from ._inputs import InputSource
 from ._leader import INPUT, RunLeader
 from ._plan import Plan, check_results, make_plan, name_of, open_source
 from ._progress import Progress, Screen, prints_above
@@ -103,7 +103,7 @@ class _Job:
     """A process's part in a run."""
 
     def __init__(
-        self, options: Options, handler: Handler, plan: Plan, source: Source, screen: Screen
+        self, options: Options, handler: Handler, plan: Plan, source: InputSource, screen: Screen
     ) -> None:
         self._options = options
         self._handler = handler

@@ -34,7 +34,7 @@ Amounts = tuple[float, ...]
 """An amount of each limit."""
 
 
-class Place:
+class LanePlace:
     """A caller's place: what it wants, until when on the loop's clock (-inf: at once or not at all)."""
 
     __slots__ = ("costs", "deadline", "granted", "lane", "limits")
@@ -59,7 +59,7 @@ class Place:
         return e.SpendRequest(self.costs, None if left > LONGEST else left)
 
 
-Spot = Waiter[Place, e.Spending]
+Spot = Waiter[LanePlace, e.Spending]
 """The waiter of a place."""
 
 
@@ -70,7 +70,7 @@ class Slot:
 
     __slots__ = ("bookings", "costs", "due", "limits", "session", "spending")
 
-    def __init__(self, place: Place, session: Session, spending: e.Spending, due: float) -> None:
+    def __init__(self, place: LanePlace, session: Session, spending: e.Spending, due: float) -> None:
         self.limits = place.limits
         self.costs = place.costs
         self.session = session
@@ -105,7 +105,7 @@ class Lane:
         self.limits = limits
         self.zeros = zeros
         """The limits in which they cost nothing; empty if there is none."""
-        self.line: Line[Place, e.Spending] = Line(on_leave, "a rate limiter")
+        self.line: Line[LanePlace, e.Spending] = Line(on_leave, "a rate limiter")
         self.slots: list[Slot] = []
         """The first that is due first."""
         self._wanted: list[float] | None = None
@@ -118,14 +118,14 @@ class Lane:
         self._taken = self._untaken
         """The times up to which each limit is taken, as far as is known."""
 
-    def join(self, place: Place) -> Spot:
+    def join(self, place: LanePlace) -> Spot:
         """Add a caller at the end of the line."""
         place.lane = self
         if self._wanted is not None:
             self._want(place.costs, 1)
         return self.line.join(place)
 
-    def out(self, place: Place) -> None:
+    def out(self, place: LanePlace) -> None:
         """Note that a caller has left the line."""
         if self._wanted is not None:
             self._want(place.costs, -1)
@@ -140,7 +140,7 @@ class Lane:
             len(self.line) > len(slots) or not _fits(first.want.costs, slots[0].costs)
         )
 
-    def delay(self, place: Place, held: float) -> float:
+    def delay(self, place: LanePlace, held: float) -> float:
         """The least delay of a caller that joins now, as far as this process knows."""
         passed, delay = now() - held, 0.0
         for limit, cost, wanted, taken in zip(

@@ -9,7 +9,7 @@ import tenure.engine as e
 from tenure.store import Session
 from tenure.waiting import Line, now
 
-from ._lane import HORIZON, Amounts, Lane, Place, Slot, Spot, less
+from ._lane import HORIZON, Amounts, Lane, LanePlace, Slot, Spot, less
 
 RateLimits = tuple[e.RateLimit, ...]
 
@@ -29,13 +29,13 @@ class Lanes:
         """False while `held` may have changed: nobody goes then."""
         self.horizon = HORIZON
         """The seconds that may be booked ahead when a process books."""
-        self.at_once: Line[Place, e.Spending] = Line(self._left, "a rate limiter")
+        self.at_once: Line[LanePlace, e.Spending] = Line(self._left, "a rate limiter")
         """The callers that do not wait for their turn."""
         self._lanes: list[Lane] = []
         self._refund = refund
         self._schedule = schedule
 
-    def of(self, place: Place | Slot) -> Lane:
+    def of(self, place: LanePlace | Slot) -> Lane:
         """The lane of a place, or of a slot."""
         limits, costs = place.limits, place.costs
         zeros = tuple([not cost for cost in costs]) if 0.0 in costs else ()

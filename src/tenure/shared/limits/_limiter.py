@@ -14,7 +14,7 @@ from tenure.errors import WouldExceedDeadline
 from tenure.limits import Cost, Limit, LimiterState, Limits, Spending, SpendingBlock
 from tenure.store import Store, handle_of, read_pages
 
-from ._lane import Place
+from ._lane import LanePlace
 from ._spenders import Spenders
 
 
@@ -97,7 +97,7 @@ class RateLimiter(AsyncBlock):
 
         Cancellation: what was spent is given back, unless others have booked behind it.
         """
-        place = Place(self._engine_limits, self._limits.amounts(cost), -inf)
+        place = LanePlace(self._engine_limits, self._limits.amounts(cost), -inf)
         return (await self._spenders.of(self._key).spend(place)).booked
 
     async def hold_off(self, seconds: Seconds) -> None:
@@ -130,7 +130,7 @@ class RateLimiter(AsyncBlock):
 
     async def _acquire(self, costs: tuple[float, ...], fail_fast: bool) -> tuple[e.Booking, ...]:
         while True:
-            place = Place(self._engine_limits, costs, current_effective_deadline())
+            place = LanePlace(self._engine_limits, costs, current_effective_deadline())
             spending = await self._spenders.of(self._key).spend(place, fail_fast)
             if spending.booked:
                 return spending.bookings

@@ -15,7 +15,7 @@ from tenure.errors import OutcomeUnknown, StoreClosed
 from tenure.store import Batcher, Session, StoreHandle, outcome_of
 from tenure.waiting import Expired, Line, Waiter, now
 
-from ._lane import HORIZON, PATIENCE, Lane, Place, Spot
+from ._lane import HORIZON, PATIENCE, Lane, LanePlace, Spot
 from ._lanes import Lanes, RateLimits
 
 _TAKEN_BACK = "nothing was spent: a late booking is given back"
@@ -71,7 +71,7 @@ class Spender:
         self.rests: bool = False
         """True while it is on the list of those that may be forgotten."""
 
-    def spend(self, place: Place, fail_fast: bool = False) -> Awaitable[e.Spending]:
+    def spend(self, place: LanePlace, fail_fast: bool = False) -> Awaitable[e.Spending]:
         """Spend what the place wants as soon as it is due. Not booked: its deadline leaves too little time for that."""
         if place.deadline == -inf:
             line = self.lanes.at_once
@@ -84,7 +84,7 @@ class Spender:
             return self._spend_in_time(lane, place)
         return lane.line.wait(self._join(lane, place))
 
-    async def _spend_in_time(self, lane: Lane, place: Place) -> e.Spending:
+    async def _spend_in_time(self, lane: Lane, place: LanePlace) -> e.Spending:
         while (delay := lane.delay(place, self.lanes.held)) <= place.left():
             spot, asked = self._join(lane, place), now()
             try:
@@ -93,10 +93,10 @@ class Spender:
                 # the turn may take longer than was known, as others spend too; but the store has to answer
                 if self._answered_at < asked:
                     raise self._turns.no_answer(_TAKEN_BACK) from None
-            lane, place = self.lanes.of(place), Place(place.limits, place.costs, place.deadline)
+            lane, place = self.lanes.of(place), LanePlace(place.limits, place.costs, place.deadline)
         return e.Spending(False, delay, self.lanes.held, ())
 
-    def _join(self, lane: Lane, place: Place) -> Spot:
+    def _join(self, lane: Lane, place: LanePlace) -> Spot:
         spot = lane.join(place)
         if lane.ask_at == -inf or self.lanes.asks(lane):
             self._turns.schedule()

@@ -17,7 +17,7 @@ UNKEPT = "step!"
 """The beginning of the names of steps that have run, and whose values could not be kept: their values say why."""
 
 
-class Source(Protocol):
+class FamilySource(Protocol):
     """The attributes of a queue that the families of its tasks need."""
 
     store: Store
@@ -57,7 +57,7 @@ class Family:
         "wait",
     )
 
-    def __init__(self, queue: Source, task_id: int, token: int, entries: int) -> None:
+    def __init__(self, queue: FamilySource, task_id: int, token: int, entries: int) -> None:
         self.store: StoreHandle = handle_of(queue.store)
         self.store.check_families()
         self.codec: Codec[Any] = queue.store.codec

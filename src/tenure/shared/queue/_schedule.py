@@ -80,7 +80,7 @@ class ScheduledQueue(TargetQueue, Protocol[P]):
     def put_many(self) -> Callable[..., Awaitable[Any]]: ...
 
 
-class State(NamedTuple):
+class ScheduleState(NamedTuple):
     """The state of a schedule on the engine: the cursor, the last `tick` in it (None without one), whether it is
     paused, and the engine's time.
     """
@@ -327,7 +327,7 @@ class Schedule(Generic[P]):
             raise ValueError("a schedule has no at: its tasks are put at its ticks")
         return new_task(self.queue, cast("P", self.payload), **self._options_of(0.5, LONGEST)).payload
 
-    async def _step(self, state: State | None = None) -> float:
+    async def _step(self, state: ScheduleState | None = None) -> float:
         """Put a tick that is due; return the seconds after which to look again.
 
         Without a state, it is read anew. Raises `CursorConflict`, `OutcomeUnknown` and what `run` raises.
@@ -387,15 +387,15 @@ class Schedule(Generic[P]):
         end = inf if self.end is None else self.end.timestamp()
         return takewhile(lambda time: time <= end, self._ticks.after(max(moment, start)))
 
-    async def _look(self, *, patient: bool = True) -> State:
+    async def _look(self, *, patient: bool = True) -> ScheduleState:
         counts = await read_counts(handle_of(self.queue.store), self.queue.key, patient=patient)
         stored = dict(counts.cursors).get(CURSOR + self.name)
         if stored is None:
-            return State(None, None, False, counts.now)
+            return ScheduleState(None, None, False, counts.now)
         cursor = decoded(self.queue.store.codec, f"{self.queue.key}: {CURSOR + self.name}", stored)
-        return State(StoredCursor(stored), cursor["tick"], bool(cursor.get("paused")), counts.now)
+        return ScheduleState(StoredCursor(stored), cursor["tick"], bool(cursor.get("paused")), counts.now)
 
-    async def _put(self, item: Item[P] | None, tick: float, state: State) -> None:
+    async def _put(self, item: Item[P] | None, tick: float, state: ScheduleState) -> None:
         await self.queue.put_many(
             [] if item is None else [item],
             cursor=(CURSOR + self.name, self._document(tick, paused=state.paused)),

@@ -30,7 +30,7 @@ from ._schedule import (
     Schedule,
     ScheduledQueue,
     ScheduleOptions,
-    State,
+    ScheduleState,
     plain,
     schedules_in,
 )
@@ -201,7 +201,9 @@ class Schedules(Generic[P]):
             # another process was first, or perhaps this one: the cursor says so
             with suppress(CursorConflict, OutcomeUnknown):
                 cursor = StoredCursor(stored[CURSOR + schedule.name])
-                soonest = min(soonest, await schedule._step(State(cursor, schedule.tick, False, counts.now)))
+                soonest = min(
+                    soonest, await schedule._step(ScheduleState(cursor, schedule.tick, False, counts.now))
+                )
                 continue
             soonest = 0.0
         return soonest

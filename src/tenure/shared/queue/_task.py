@@ -23,14 +23,14 @@ from tenure.handlers import NotBegun, split_failure
 from tenure.observe import Trying
 from tenure.shared._block import LeasedBlock
 from tenure.shared._guard import Guarded
-from tenure.store import Codec, Held, Session, Store, decoded, numbers
+from tenure.store import Codec, Held, Session, decoded, numbers
 from tenure.upkeep import leaves
 from tenure.waiting import Parked, now, park, this_task, wake
 
 from ._batch import Batch
 from ._children import Children, OnFailure, Target
 from ._failures import recorded
-from ._family import SIGNAL, Family, HandlerScope
+from ._family import SIGNAL, Family, FamilySource, HandlerScope
 from ._groups import shown_group
 from ._meta import decode_meta
 from ._own_options import options_in
@@ -77,12 +77,10 @@ def event_of(task: Task[Any], settle: e.Settle, refused: str | None) -> str:
     return "task.expired" if task._expires_by(settle) else _EVENTS[settle.verdict]
 
 
-class Source(Protocol):
+class Source(FamilySource, Protocol):
     """The attributes of a queue that its tasks need."""
 
-    store: Store
     name: str
-    key: str
     codec: Codec
     _takers: Takers
     retry: Retry
