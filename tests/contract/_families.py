@@ -178,6 +178,14 @@ class FamilyContract(QueueSessionBase):
         assert await family.bear_some(root, "a") is e.Reply.REQUESTED
         assert await family.do(e.SetEntry("jobs", root.id, root.token, "v", b"x")) is e.Reply.REQUESTED
 
+    async def test_a_root_that_is_replaced_while_it_runs_still_writes(self, family: _Family) -> None:
+        root = await family.root(e.NewTask(b"root", key="k"))
+        (new,) = await family.put(e.NewTask(b"new", key="k", on_duplicate="replace"))
+        assert await family.do(e.SetEntry("jobs", root.id, root.token, "v", b"x")) is e.Reply.OK
+        await family.bear(root, "a")
+        await family.settle(root, _WAIT)  # it would go back
+        assert (await family.state(root.id), await family.state(new)) == ("cancelled", "waiting")
+
     # law 4: the first write of a name wins
 
     async def test_the_first_write_of_a_name_wins(self, family: _Family) -> None:

@@ -89,7 +89,7 @@ class TaskRows:
         if owner is None:
             return None
         task = queue.tasks.get(owner)
-        return Owner(owner, None, None) if task is None else Owner(owner, task.place, task.stop, task.kin)
+        return Owner(owner, None) if task is None else Owner(owner, task.place, task.kin)
 
     def keep_key(self, queue: Queue, key: str, task: int, until: float) -> None:
         if queue.keys.get(key) == task:

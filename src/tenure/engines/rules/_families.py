@@ -366,7 +366,7 @@ class Families:
         task = None if queue is None else self._rows.task(queue, task_id)
         if task is None or task.place != LEASED or task.token != token:
             return e.Reply.REFUSED
-        return task if task.stop is None else e.Reply.REQUESTED
+        return e.Reply.REQUESTED if task.stop else task
 
     def _family(self, queue: Queue, task: Task) -> Family:
         """The family of a task, made if need be."""

@@ -41,26 +41,20 @@ class Keys:
                 self._keep(key, owner.id, new.key_ttl)
         return owner.id
 
-    def supersede(self, key: str) -> None:
-        """A new task is about to have the key of another one."""
-        former = self._owner(key)
-        if former is None or former.place is None:
-            return
-        self._rows.supersede(self._queue, former.id)
-        if former.place == LEASED:
-            self._queue.stops += former.stop is None
-        else:
-            self._settling.cancel(self._queue, self._rows.replaceable(self._queue, former.id), e.EXPIRED_TTL)
-            self._rows.write()
-
     def give(self, key: str, new: e.NewTask, task: int) -> None:
-        """A new task has the key from now on."""
+        """A new task has the key from now on; a leased former task does not go back, and another one ends."""
         former = self._owner(key)
+        if former is not None and former.place is not None:
+            self._rows.supersede(self._queue, former.id)
+            if former.place != LEASED:
+                suspended = self._rows.replaceable(self._queue, former.id)
+                self._settling.cancel(self._queue, suspended, e.EXPIRED_TTL)
+                self._rows.write()
         if new.key_ttl is not None:
             self._keep(key, task, new.key_ttl)
         elif former is not None:
             self._rows.drop_key(self._queue, key)
-        self._owners[key] = Owner(task, WAITING, None)
+        self._owners[key] = Owner(task, WAITING)
 
     def _owner(self, key: str) -> Owner | None:
         if key not in self._owners:

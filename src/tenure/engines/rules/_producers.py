@@ -138,7 +138,6 @@ class Producers:
                 if not keys.is_new(new.key, new):
                     ids.append(keys.on_duplicate_key(new.key, new))
                     continue
-                keys.supersede(new.key)
                 delay = delay_since(new, 0.0)
             task = state.token()
             if new.key is not None:

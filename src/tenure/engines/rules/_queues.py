@@ -19,7 +19,7 @@ class Queue:
     """The settings and counts of a queue.
 
     `settings` are those of the record with this `revision`. `live` tasks are unfinished, `waiting` and `delayed` as
-    they stand in the orders; `stops` are the leased tasks that do not go back; `lasting` records are kept for good.
+    they stand in the orders; `stops` are the leased tasks that are to stop; `lasting` records are kept for good.
     `known_due` is when the next delayed task is due, as long as `due_is_known`.
     """
 

@@ -65,7 +65,6 @@ class Owner(NamedTuple):
 
     id: int
     place: int | None
-    stop: int | None
     kin: bool = False
 
 

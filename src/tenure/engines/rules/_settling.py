@@ -121,7 +121,7 @@ class Settling:
     def _after(
         self, queue: Queue, task: Task, follows: e.Ends | e.GoesBack | e.Waits, session: Session | None = None
     ) -> None:
-        queue.stops -= task.stop is not None
+        queue.stops -= bool(task.stop)
         if isinstance(follows, e.Waits):
             if self.families.wait(queue, task, follows):
                 return
@@ -162,7 +162,7 @@ class Settling:
         """Have a task end in this state, or its holder cancel it; the caller offers what can be taken."""
         if task.place == LEASED:
             if not task.stop:
-                queue.stops += task.stop is None
+                queue.stops += 1
                 process = self._rows.stop(queue, task, self._state.rank(), ttl)
                 self._state.hint(process, queue.name, str(task.token), e.Notice.STOP)
                 if task.kin:

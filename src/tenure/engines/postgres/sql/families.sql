@@ -493,7 +493,7 @@ BEGIN
         END IF;
     ELSIF NOT FOUND OR task.session IS NULL OR task.token <> _token THEN
         RETURN tenure.reply('refused');
-    ELSIF task.stop IS NOT NULL THEN
+    ELSIF task.stop > 0 THEN
         RETURN tenure.reply('requested');
     END IF;
     family := tenure.family_of(_queue, _id, task.kin);
@@ -540,7 +540,7 @@ BEGIN
     SELECT * INTO parent FROM tenure.task t WHERE t.queue = _queue AND t.id = _id;
     IF NOT FOUND OR coalesce(parent.session, 0) = 0 OR parent.token <> _token THEN
         RETURN tenure.reply('refused');
-    ELSIF parent.stop IS NOT NULL THEN
+    ELSIF parent.stop > 0 THEN
         RETURN tenure.reply('requested');
     END IF;
     family := tenure.family_of(_queue, _id, parent.kin);

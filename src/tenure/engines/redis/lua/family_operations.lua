@@ -5,13 +5,14 @@
 local F = families()
 local MOST_ENTRIES, DEEPEST = 10000, 32
 
--- The task that has the token of its lease and is not to stop; or a word.
+-- The task that has the token of its lease, if its holder was not asked to stop; or a word.
 local function read_leased(queue, task_id, its_token)
     local task = read_task(queue, F.digits(task_id))
     if not task or not task.token or tonumber(task.token) ~= tonumber(its_token) then
         return nil, 'refused'
     end
-    return not task.stop and task, 'requested'
+    local asked = task.stop and call('ZSCORE', P .. task.session .. ':stops', task.token .. ' ' .. queue.name)
+    return not asked and task, 'requested'
 end
 
 -- Put a child of a family: its name, payload, priority, delay, meta, group and deadline ("": none) -> its id. `latest` is

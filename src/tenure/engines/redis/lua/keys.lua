@@ -23,19 +23,15 @@ local function owner_of(queue, key)
     return ended, true
 end
 
-local waiting_for = {} -- by id: true for a task that no taker holds and that has to wait for its children, or for an entry
-
--- Whether a task with this key is put beside the task that has the key, or no task has it; and that task.
+-- Whether a task with this key is put beside the task that has the key, or no task has it; that task; and, if it has not
+-- ended and is to be replaced, whether it is leased, or waits for its children or an entry.
 local function is_new(queue, key, on_duplicate)
     local owner, ended = owner_of(queue, key)
     local replaces = on_duplicate == 'replace' and owner
     local found = replaces and not ended and call('HMGET', hash_of(queue, owner), 'lease', 'kin') or {}
     local kin = not found[1] and found[2]
     local waits = kin and (kin ~= '1' or tonumber(call('HGET', hash_of(queue, owner) .. ':family', 'unfinished') or 0) > 0)
-    if waits then
-        waiting_for[owner] = true
-    end
-    return not owner or replaces and (ended or found[1] or waits), owner
+    return not owner or replaces and (ended or found[1] or waits), owner, found[1] and 'leased' or waits and 'waits'
 end
 
 -- A task has a key for so long at least.
@@ -53,15 +49,14 @@ local function keep_key(queue, key, task_id, ttl)
     set(queue, 'keep', math.max(queue.keep, last))
 end
 
--- A new task has a key from now on; a task that is worked on has it no more, and does not go back.
-local function give_key(queue, key, task_id, ttl)
-    local owner, ended = owner_of(queue, key)
-    if owner and not ended then
+-- A new task has a key from now on. Its owner, which is leased or waits, does not go back; one that waits ends.
+local function give_key(queue, key, task_id, ttl, owner, state)
+    if state then
         call('HDEL', hash_of(queue, owner), 'key', 'first')
-        call('HSETNX', hash_of(queue, owner), 'stop', '-2')
-        if waiting_for[owner] then
-            families().cancel(queue, read_task(queue, format('%014x', owner)), 3600e6)
-        end
+        call('HSETNX', hash_of(queue, owner), 'stop', '3600000000')
+    end
+    if state == 'waits' then
+        families().cancel(queue, read_task(queue, format('%014x', owner)), 3600e6)
     end
     call('HSET', queue.key .. ':keys', key, task_id)
     if ttl ~= '' then

@@ -167,13 +167,12 @@ end
 
 -- Ask the holder of a task to cancel it, which has a record for `ttl` then; false if that was done before.
 local function request_stop(queue, task, ttl)
-    if task.stop and not task.superseded then
+    if call('ZADD', P .. task.session .. ':stops', 'NX', id + 1, task.token .. ' ' .. queue.name) == 0 then
         return false
     end
     id = id + 1
     call('HSET', task.hash, 'stop', ttl or -1)
     has_more(task.hash)
-    call('ZADD', P .. task.session .. ':stops', id, task.token .. ' ' .. queue.name)
     hint(process_of(task.session), queue.name, format('%d', task.token), 'stop')
     return true
 end

@@ -46,10 +46,10 @@ local function skip_tasks(count)
 end
 
 -- What becomes of a new task whose key another task may have -> the task that it replaces, or false, when it counts as put,
--- and its delay; nil if it is not put
+-- its delay, the ttl of the key, and as `is_new`; nil if it is not put
 local function claim_key(key, keyed, delay)
     local on_duplicate, key_ttl, longest = match(keyed, '^(%a+) (%-?%d*) (%-?%d*)$')
-    local is_new, owner = keys().is_new(queue, key, on_duplicate)
+    local is_new, owner, state = keys().is_new(queue, key, on_duplicate)
     local former, first = false, now
     if not is_new and on_duplicate ~= 'replace' then
         answer[#answer + 1] = on_duplicate == 'keep' and owner or {owner}
@@ -64,14 +64,14 @@ local function claim_key(key, keyed, delay)
     if (longest or '') ~= '' then
         delay = format('%d', math.max(0, math.min(delay, first + longest - now)))
     end
-    return former, first, delay, key_ttl or ''
+    return former, first, delay, key_ttl or '', owner, state
 end
 
 -- Put a task -> 1 if it is new
 local function put_task(payload, group, priority, delay, keyed, key, expires, meta)
-    local former, first, key_ttl = false, nil, nil
+    local former, first, key_ttl, owner, state = false, nil, nil, nil, nil
     if keyed ~= '0' then
-        former, first, delay, key_ttl = claim_key(key, keyed, delay)
+        former, first, delay, key_ttl, owner, state = claim_key(key, keyed, delay)
         if former == nil then
             return 0
         end
@@ -100,7 +100,7 @@ local function put_task(payload, group, priority, delay, keyed, key, expires, me
     if keyed ~= '0' then
         call('HSET', hash, 'key', key, 'first', format('%d', first))
         if not former then
-            keys().give_key(queue, key, next_id, key_ttl)
+            keys().give_key(queue, key, next_id, key_ttl, owner, state)
         elseif former.group ~= '' then
             groups().count_out(queue, former)
         end

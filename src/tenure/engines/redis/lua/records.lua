@@ -16,7 +16,7 @@ function operations.progress(name)
     if task.followed then
         R.notify_task_watchers(queue, task)
     end
-    return task.stop and not task.superseded and 'requested' or 'ok'
+    return task.stop and call('ZSCORE', P .. task.session .. ':stops', task.token .. ' ' .. name) and 'requested' or 'ok'
 end
 
 -- ARGV: queue, producer -> left, released, unknown

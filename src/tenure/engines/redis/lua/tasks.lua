@@ -5,7 +5,7 @@
 -- failure; meta; group; keep, 1 if its record shall hold the payload; watched, followed; kin, see families.lua; lease
 -- while it is leased: token, ready since, limit of deliveries (0: it runs alone), the ttl of a dead letter ("": for good),
 -- keep, 1 if it has more fields than the usual ones, deliveries, attempts, session, byte 255 and the group; stop, the ttl of
--- its record (-1: for good, -2: it is superseded), when it shall be cancelled}.
+-- its record (-1: for good), when it shall not go back}.
 -- Once it has ended it is its record: {state, result, ended: when, and the number of the ending; expires, ...}. It expires,
 -- but for a dead letter, which the sweep deletes.
 --
@@ -70,9 +70,6 @@ local function read_task(queue, task_id)
         task.priority, task.key, task.expires = tonumber(found[3] or 0), found[4], found[5]
         task.watched, task.followed, task.kin, task.deadline = found[7], found[11], found[13], found[14]
         task.stop = found[6] and tonumber(found[6])
-        if task.stop == -2 then
-            task.stop, task.superseded = 3600e6, true
-        end
         if not text then
             task.keep, task.attempts, task.deliveries = found[8], found[9] or '0', found[10] or '0'
             task.group = found[12] or ''

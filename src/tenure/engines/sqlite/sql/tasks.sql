@@ -14,9 +14,9 @@ FROM json_each(:rows)
 
 -- owner: The task that has a key, unfinished or ended.
 -- in: queue, key, now
--- out: id, place (NULL: it has ended), stop, kin
-SELECT id, place, stop, kin FROM task WHERE queue = :queue AND key = :key
-UNION ALL SELECT task, NULL, NULL, 0 FROM kept_key WHERE queue = :queue AND key = :key AND until > :now LIMIT 1
+-- out: id, place (NULL: it has ended), kin
+SELECT id, place, kin FROM task WHERE queue = :queue AND key = :key
+UNION ALL SELECT task, NULL, 0 FROM kept_key WHERE queue = :queue AND key = :key AND until > :now LIMIT 1
 
 -- keep_key: A key lasts until a moment, for a task that has it or gets it.
 -- in: queue, key, task, until
