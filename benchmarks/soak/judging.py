@@ -11,8 +11,8 @@ from typing import Any, Self
 from benchmarks.soak.referees import History, RefereeError
 
 STATE = b"tenure:{0}:state"
-# what is remembered for some time: answers, what was spent, how queues and barriers stand
-REMEMBERED = re.compile(rb"(:put|:exchange|:spend|:rate|:queue|:settings|:weights|:barrier|:queues:..)$")
+# what is remembered for some time: answers, what was spent, how queues stand
+REMEMBERED = re.compile(rb"(:put|:exchange|:spend|:rate|:queue|:settings|:weights|:queues:..)$")
 
 
 @dataclass

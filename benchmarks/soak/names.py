@@ -165,9 +165,9 @@ class User:
 
     async def barrier(self, names):
         for participant in "ab":
-            await self.ask(e.Arrive(SESSION, name, participant, 2) for name in names)
+            await self.ask(e.Acquire(SESSION, name, participant, 2, 0) for name in names)
         for participant in "ab":
-            await self.ask(e.Withdraw(name, participant) for name in names)
+            await self.ask(e.Release(name, participant) for name in names)
 
     async def pool(self, names):
         await self.ask(e.AddResource(name, "it", (("color", b"red"),)) for name in names)
@@ -262,7 +262,7 @@ async def soak(name, number, ttl):
             print(f"{name}: {number} names in {time.monotonic() - began:.0f} s", flush=True)
             say("before", before)
             say("at once", it.left())
-            # numbered answers, barriers and queues are kept for two ttls
+            # numbered answers and queues are kept for two ttls
             await user.idle(3 * ttl)
             alive, others = it.left(), 0
             while alive[0] and others < number:

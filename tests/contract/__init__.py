@@ -7,6 +7,7 @@ import pytest
 # Before they are imported: so that a failed assertion shows its values.
 pytest.register_assert_rewrite(*(module.name for module in pkgutil.iter_modules(__path__, f"{__name__}.")))
 
+from ._barriers import BarrierContract  # noqa: E402
 from ._batches import BatchContract  # noqa: E402
 from ._changes import ChangeContract  # noqa: E402
 from ._claims import ClaimContract  # noqa: E402
@@ -45,6 +46,7 @@ class EngineContract(
     WalkContract,
     SessionContract,
     HoldContract,
+    BarrierContract,
     ClaimContract,
     TaskContract,
     ChangeContract,

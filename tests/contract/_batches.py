@@ -134,10 +134,11 @@ class BatchContract(ContractBase):
 
     async def test_callers_at_the_same_time_trip_a_barrier_once(self, do: Do) -> None:
         session = await do.open()
-        answers = await self._at_once(do, [e.Arrive(session, "k", str(i), 8) for i in range(8)])
-        assert sorted(type(answer).__name__ for answer in answers) == ["Tripped"] + ["Waiting"] * 7
-        outcomes = [await do(e.Arrive(session, "k", str(i), 8)) for i in range(8)]
-        assert sorted(o.place for o in outcomes if isinstance(o, e.Tripped)) == list(range(8))
+        arrivals = [e.Acquire(session, "k", str(i), 8, 0) for i in range(8)]
+        answers = await self._at_once(do, arrivals)
+        assert sorted(type(answer).__name__ for answer in answers) == ["Granted"] + ["Queued"] * 7
+        outcomes = await self._at_once(do, arrivals)
+        assert sorted(outcome.token % 8 for outcome in outcomes) == list(range(8))
 
     async def _at_once(self, do: Do, operations: list[Any]) -> list[Any]:
         answers: list[Any] = []

@@ -1,4 +1,4 @@
-"""Counters: what time brings back to a rate, and what the dead leave at a barrier."""
+"""Counters: what time brings back to a rate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TEN = e.RateLimit("ten", 10.0, 40.0)
 
 
 class CounterContract(ContractBase):
-    """The contract's tests of rates and barriers, beside the walk."""
+    """The contract's tests of rates, beside the walk."""
 
     async def _spend(
         self, do: Do, session: str, limits: tuple[e.RateLimit, ...], *costs: tuple[float, ...]
@@ -267,64 +267,3 @@ class CounterContract(ContractBase):
         assert (await do.row(e.Scan(e.LIMITER, "k"))).held == self.about(3.0)
         await advance(1.0 + self.margin)
         assert await do.row(e.Scan(e.LIMITER, "k")) == e.LimiterStatus(0.0, 0.0, ())
-
-    # barriers
-
-    async def _wait(self, do: Do, session: str, participant: str) -> e.Waiting:
-        """Arrive where others are missing."""
-        answer = await do(e.Arrive(session, "k", participant, 3))
-        assert isinstance(answer, e.Waiting)
-        return answer
-
-    async def test_a_participant_that_dies_breaks_the_barrier(
-        self, do: Do, hints: Hints, advance: Advance
-    ) -> None:
-        inbox = await hints("p2")
-        other = await do.open("p2")
-        for how in ("close", "expire"):
-            mortal = await do.open("p1", ttl=2.0)
-            generation = (await self._wait(do, other, "b")).generation
-            await self._wait(do, mortal, "a")
-            if how == "close":
-                await do(e.CloseSession(mortal))
-            else:
-                await advance(2.1 + self.margin)
-                await do(e.Ping())
-            assert await inbox.new() == [e.Hint("p2", "k", "b", e.Broken(generation))]
-            assert await do(e.Withdraw("k", "b")) == e.Broken(generation)
-            await do(e.ResetBarrier("k"))
-
-    async def test_a_barrier_is_broken_by_hand_until_it_is_reset(self, do: Do, hints: Hints) -> None:
-        inbox = await hints("p2")
-        session = await do.open("p2", ttl=2.0)
-        for generation in range(2):
-            # before anybody has come, and again for those that wait
-            if generation:
-                await self._wait(do, session, "a")
-            assert await do(e.ResetBarrier("k", 3)) is e.Reply.OK
-            assert await do(e.ResetBarrier("k", 3)) is e.Reply.OK
-            told = [e.Hint("p2", "k", "a", e.Broken(generation))] * generation
-            assert await inbox.new() == told
-            if generation:
-                assert await do(e.Withdraw("k", "a")) == e.Broken(generation)
-            assert await do(e.Arrive(session, "k", "b", 3)) == e.Broken(generation)
-            status = await do.row(e.Scan(e.BARRIER, "k"))
-            assert (status.parties, status.generation, status.waiting, status.broken) == (
-                3,
-                generation,
-                0,
-                True,
-            )
-            if generation == 0:
-                assert await do(e.ResetBarrier("k")) is e.Reply.OK
-                await self._wait(do, session, "a")
-                assert await do(e.Withdraw("k", "a")) is e.Reply.WITHDRAWN
-                assert await do(e.ResetBarrier("k")) is e.Reply.OK
-
-    async def test_a_waiter_learns_when_to_look_for_the_dead(self, do: Do, advance: Advance) -> None:
-        mortal, other = await do.open("p1", ttl=2.0), await do.open("p2")
-        await self._wait(do, mortal, "a")
-        answer = await self._wait(do, other, "b")
-        assert 0 < answer.ask_again_in <= 2.0 + self.margin
-        await advance(answer.ask_again_in + 0.01 + self.margin)
-        assert await do(e.Arrive(other, "k", "b", 3)) == e.Broken(answer.generation)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from tenure import engine as e
@@ -12,7 +11,6 @@ from ._contract import Advance, Do, Hints
 from ._survey import survey
 
 _TTL = 1.0
-_NOBODY = e.BarrierStatus(0, 0, 0, broken=False)
 
 
 class ForgettingContract(QueueSessionBase):
@@ -41,53 +39,6 @@ class ForgettingContract(QueueSessionBase):
             assert [await do(operation) for operation in operations] == first
         counts = await do.count("q")
         assert (counts.put, counts.leased) == (1, 1)
-
-    # barriers
-
-    async def _pass(self, do: Do, session: str) -> int:
-        """All parties pass a barrier, and fetch their outcomes."""
-        _, answer = [await do(e.Arrive(session, "k", name, 2)) for name in "ab"]
-        assert isinstance(answer, e.Tripped)
-        for name in "ab":
-            assert isinstance(await do(e.Withdraw("k", name)), e.Tripped)
-        return answer.generation
-
-    async def test_a_barrier_is_forgotten(self, do: Do, advance: Advance) -> None:
-        for _ in range(2):
-            session = await do.open(ttl=_TTL)
-            assert await self._pass(do, session) == 0
-            await do(e.CloseSession(session))
-            await advance(1.5 * _TTL - 2 * self.margin)
-            assert replace(await do.row(e.Scan(e.BARRIER, "k")), born=0) == e.BarrierStatus(2, 1, 0, False)
-            await advance(0.5 * _TTL + 3 * self.margin)
-            assert await do.row(e.Scan(e.BARRIER, "k")) == _NOBODY
-
-    async def test_a_barrier_that_was_forgotten_is_born_again(self, do: Do, advance: Advance) -> None:
-        session = await do.open(ttl=_TTL)
-        births: list[int] = []
-        for _ in range(3):
-            waiting = await do(e.Arrive(session, "k", "a", 2))
-            assert isinstance(waiting, e.Waiting)
-            assert waiting.born == (await do.row(e.Scan(e.BARRIER, "k"))).born
-            assert await self._pass(do, session) == 0
-            again = await do(e.Arrive(session, "k", "a", 2))
-            assert isinstance(again, e.Waiting)
-            assert (again.generation, again.born) == (1, waiting.born)
-            await do(e.Arrive(session, "k", "b", 2))
-            for name in "ab":
-                await do(e.Withdraw("k", name))
-            births.append(waiting.born)
-            await self._live_on(do, advance, session, 2 * _TTL + 2 * self.margin)
-        assert 0 < births[0] < births[1] < births[2]
-
-    async def test_a_broken_barrier_is_known_until_it_is_reset(self, do: Do, advance: Advance) -> None:
-        session = await do.open(ttl=_TTL)
-        await do(e.Arrive(session, "k", "a", 2))
-        await do(e.CloseSession(session))
-        await advance(10 * _TTL)
-        assert replace(await do.row(e.Scan(e.BARRIER, "k")), born=0) == e.BarrierStatus(2, 0, 0, True)
-        await do(e.ResetBarrier("k"))
-        assert await do.row(e.Scan(e.BARRIER, "k")) == _NOBODY
 
     # queues
 

@@ -146,11 +146,9 @@ FAMILIES: dict[str, tuple[e.Operation[Any], ...]] = {
         ),
         e.HoldOff("odd", 3, "rate", 1.0),
         e.Scan(e.LIMITER, "rate"),
-        e.Arrive("odd", "barrier", "participant", 2),
-        e.Withdraw("barrier", "participant"),
-        e.ResetBarrier("barrier"),
-        e.ResetBarrier("barrier", 2),
-        e.Scan(e.BARRIER, "barrier"),
+        e.Acquire("odd", "barrier", "participant", 2, 0),
+        e.Resize("barrier", e.BROKEN),
+        e.Resize("barrier", 0),
     ),
     "looking": (
         *(e.Scan(e.NAMES[kind], limit=10, only="a") for kind in ("holds", "pools", "queues", "sessions")),
@@ -335,12 +333,12 @@ class OddArgumentContract(ContractBase):
         )
         assert await do(e.HoldOff(session, do.number(), key, 1.0)) is e.Reply.OK
         assert (await do.row(e.Scan(e.LIMITER, key))).debts == ()
-        assert isinstance(await do(e.Arrive(session, key, "a", 2)), e.Waiting)
-        assert isinstance(await do(e.Arrive(session, key, "b", 2)), e.Tripped)
-        assert (await do.row(e.Scan(e.BARRIER, key))).waiting == 0
+        await do.queue(session, key, "a", 2, 0)
+        await do.hold(session, key, "b", 2, 0)
         for participant in "ab":
-            assert isinstance(await do(e.Withdraw(key, participant)), e.Tripped)
-        assert await do(e.ResetBarrier(key)) is e.Reply.OK
+            assert isinstance(await do(e.Release(key, participant)), e.Granted)
+        for capacity in (e.BROKEN, 0):
+            assert await do(e.Resize(key, capacity)) is e.Reply.OK
         # what there is, odd names too
         for kind in ("holds", "pools", "queues", "sessions"):
             await survey(do, kind)

@@ -87,10 +87,11 @@ class ResendingContract(ContractBase):
 
     async def test_arrivals_may_be_asked_for_again(self, do: Do) -> None:
         session = await do.open()
-        await self._twice(do, e.Arrive(session, "k", "a", 3), e.Arrive(session, "k", "b", 3))
-        (tripped,) = await self._twice(do, e.Arrive(session, "k", "c", 3))
-        assert isinstance(tripped, e.Tripped)
-        assert await self._twice(do, e.Arrive(session, "k", "a", 3)) == [e.Tripped(tripped.generation, 0)]
+        a, b, c = (e.Acquire(session, "k", name, 3, 0) for name in "abc")
+        await self._twice(do, a, b)
+        (granted,) = await self._twice(do, c)
+        assert isinstance(granted, e.Granted)
+        assert await self._twice(do, a) == [e.Granted(granted.token - 2)]
 
     async def test_giving_back_again_gives_back_nothing_more(self, do: Do) -> None:
         session = await do.open()

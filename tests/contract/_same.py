@@ -25,7 +25,7 @@ V = TypeVar("V")
 
 _KINDS = {
     "token": "token",
-    "born": "token",
+    "meeting": "token",
     "refused": "token",
     "stop": "token",
     "id": "id",
@@ -87,7 +87,7 @@ class Numbers:
             own = replace(own, ask_again_in=max(own.ask_again_in, wanted.ask_again_in))
         if isinstance(own, Queued):
             # a place is an upper bound, and an engine may know better
-            return own.place <= wanted.place and self.same(own.ask_again_in, wanted.ask_again_in)
+            own = replace(own, place=max(own.place, wanted.place))
         if isinstance(own, QueueCounts):  # the host's clock, where an engine has none
             own, wanted = replace(own, now=0.0), replace(wanted, now=0.0)
         if isinstance(own, Exchanged):  # in any order

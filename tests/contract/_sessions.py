@@ -60,7 +60,7 @@ class SessionContract(ContractBase):
         assert (counts.put, counts.producers, counts.reserved) == (0, 0, 0)
         session = await do.open()
         assert (await do.spend(session, "k", rate=0.001)).delay == 0
-        assert isinstance(await do(e.Arrive(session, "k", "a", 2)), e.Waiting)
+        await do.queue(session, "b", "a", 2, 0)
 
     async def test_expiry_gives_up_all_that_the_session_has(self, do: Do, advance: Advance) -> None:
         session = await do.open(ttl=2.0)
@@ -77,7 +77,7 @@ class SessionContract(ContractBase):
         assert isinstance(await do(e.Claim(session, "pool", "a")), e.Claimed)
         await do.queue(session, "held", "a's other thought")
         await do.queue(session, "held", "and another")
-        assert isinstance(await do(e.Arrive(session, "barrier", "a", 3, "drop")), e.Waiting)
+        await do.queue(session, "barrier", "a", 3, 0, e.DROP)
         tasks = e.PutRequest("m", (e.NewTask(b"1"), e.NewTask(b"2")))
         await do.configure("q", max_size=2)
         assert isinstance(await do(e.Put(other, do.number(), "q", (tasks,))), e.PutAnswer)
@@ -94,7 +94,7 @@ class SessionContract(ContractBase):
         assert (counts.waiting, counts.leased, counts.producers, counts.reserved) == (2, 0, 0, 0)
         session = await do.open()
         for participant in "xy":
-            assert isinstance(await do(e.Arrive(session, "barrier", participant, 3, "drop")), e.Waiting)
+            await do.queue(session, "barrier", participant, 3, 0, e.DROP)
 
     async def test_sessions_end_in_the_order_of_their_expiry(
         self, do: Do, hints: Hints, advance: Advance
@@ -138,7 +138,7 @@ class SessionContract(ContractBase):
         await do.hold(session, "k", "a")
         await do(e.AddResource("k", "a", ()))
         assert isinstance(await do(e.Claim(session, "k", "a")), e.Claimed)
-        assert isinstance(await do(e.Arrive(session, "k", "a", 2)), e.Waiting)
+        await do.queue(session, "b", "a", 2, 0)
         n = do.number()
         put = await do(e.Put(session, n, "k", (e.PutRequest("a", (e.NewTask(b""),)),)))
         spent = await do(e.Spend(session, n, "k", (e.SpendRequest((1.0,)),), (e.RateLimit("", 1.0, 1.0),)))
@@ -146,7 +146,7 @@ class SessionContract(ContractBase):
         assert [type(answer) for answer in (put, spent, taken)] == [e.PutAnswer, e.SpendResults, e.Exchanged]
         assert await do(e.Release("k", "a")) is e.Reply.RELEASED
         assert await do(e.GiveBack("k", "a")) is e.Reply.RELEASED
-        assert await do(e.Withdraw("k", "a")) is e.Reply.WITHDRAWN
+        assert await do(e.Release("b", "a")) is e.Reply.LEFT
 
 
 def _of_a_session(session: str) -> tuple[e.Operation[Any], ...]:
@@ -163,5 +163,5 @@ def _of_a_session(session: str) -> tuple[e.Operation[Any], ...]:
         e.Spend(session, 1, "k", (e.SpendRequest((1.0,)),), (e.RateLimit("", 0.001, 1.0),)),
         e.Refund(session, 2, "k", (e.RefundRequest((e.Booking(0.0, 1.0),)),), (e.RateLimit("", 1.0, 1.0),)),
         e.HoldOff(session, 3, "k", 1000.0),
-        e.Arrive(session, "k", "c", 2),
+        e.Acquire(session, "b", "c", 2, 0),
     )

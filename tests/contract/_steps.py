@@ -17,6 +17,8 @@ T = TypeVar("T")
 SESSIONS = {"s1": "p1", "s2": "p2", "s3": "p1", "s4": "p3"}
 """The sessions of a walk, and their processes."""
 KEYS = ("k", "l\0m")
+GATES = ("g", "g\0h")
+"""The keys of barriers."""
 QUEUES = ("q", "r")
 STATES = ("waiting", "delayed", "leased", "ended", "dead")
 KINDS = ("holds", "pools", "queues", "sessions")
@@ -99,6 +101,9 @@ class Draw:
 
     def key(self) -> str:
         return self.name(*KEYS)
+
+    def gate(self) -> str:
+        return self.name(*GATES)
 
     def queue(self) -> str:
         return self.name(*QUEUES)
@@ -205,13 +210,11 @@ async def live_on(d: Draw) -> None:
     sessions, rounds = {d.walk.name(name): process for name, process in SESSIONS.items()}, d.number(1, 6)
     numbered = [operation for operation in d.walk.history[-40:] if hasattr(operation, "n")]
     again = d.one_of(numbered) if numbered else e.Ping()
-    looks = [e.Scan(e.BARRIER, d.walk.name(key)) for key in KEYS] + [
-        e.Count(d.walk.name(queue)) for queue in QUEUES
-    ]
+    looks = [e.Count(d.walk.name(queue)) for queue in QUEUES]
     await d.walk.send(*(e.OpenSession(*of, 1.0 if d.timed else LASTING) for of in sessions.items()), again)
     for i in range(1, rounds + 1):
         if d.number(0, rounds) == 0:
-            await d.one_of((pass_a_barrier, do_a_task))(d)
+            await do_a_task(d)
         await d.walk.advance(0.5)
         await d.walk.send(*map(e.RenewSession, sessions), *[again] * (i % 3 == 0), *looks)
 
@@ -256,7 +259,7 @@ def hold_operation(d: Draw) -> e.Operation[Any]:
         case 5 | 6:
             return e.Release(key, holder)
         case 7:
-            return e.Resize(key, d.one_of((1, 2, 3, 3, 5)))
+            return e.Resize(key, d.one_of((0, 1, 2, 3, 3, 5)))
         case _:
             return e.Scan(e.HOLDERS, key, limit=d.number(1, 4), watch=d.watch())
 
@@ -297,6 +300,39 @@ async def break_a_hold(d: Draw) -> None:
     if d.walk.grants:
         (key, holder, token), other = d.one_of(d.walk.grants[-4:]), d.one_of(d.walk.grants[-8:])
         await d.walk.send(e.BreakHold(key, holder, d.one_of((token, token, other[2]))))
+
+
+async def barrier(d: Draw) -> None:
+    """Send an operation on a barrier."""
+    session, key, holder = d.session(), d.gate(), d.holder()
+    operations = (
+        e.Acquire(
+            session, key, holder, d.one_of((1, 2, 3, 3)), 0, d.one_of((b"", b"", e.DROP)), d.number(0, 5) > 0
+        ),
+        e.Acquire(session, key, holder, 3, 0),
+        e.Ask(session, key, d.some(0, 4, d.holder)),
+        e.Release(key, holder),
+        e.Resize(key, d.one_of((e.BROKEN, 0, 0))),
+        e.Scan(e.HOLDERS, key, limit=d.number(1, 4), watch=d.watch()),
+    )
+    await d.walk.send(d.one_of(operations))
+
+
+async def gather(d: Draw) -> None:
+    """Let several participants arrive at once, and perhaps two leave."""
+    session, key, value = d.session(), d.gate(), d.one_of((b"", b"", e.DROP))
+    parties = d.some(2, 4, d.holder)
+    await d.walk.send(*(e.Acquire(session, key, party, 4, 0, value) for party in parties))
+    if d.flag():
+        await d.walk.send(e.Release(key, parties[0]), e.Release(key, parties[1]))
+
+
+async def pass_a_barrier(d: Draw) -> None:
+    """Let all parties arrive and fetch their outcomes."""
+    key = d.gate()
+    await d.walk.send(*(e.Acquire(d.session(), key, party, 2, 0) for party in "ab"))
+    if d.flag():
+        await d.walk.send(*(e.Release(key, party) for party in "ab"))
 
 
 # -------------------------------------------------------------------------------------------------------------- claims
@@ -420,39 +456,6 @@ async def hold_off(d: Draw) -> None:
 async def look(d: Draw) -> None:
     """Read the bookings of a limiter."""
     await d.walk.send(e.Scan(e.LIMITER, d.key()))
-
-
-def _on_departure(d: Draw) -> str:
-    return d.one_of(("break", "break", "drop"))
-
-
-async def barrier(d: Draw) -> None:
-    """Send an operation on a barrier."""
-    session, key, holder = d.session(), d.key(), d.holder()
-    operations = (
-        e.Arrive(session, key, holder, d.one_of((1, 2, 3, 3)), _on_departure(d)),
-        e.Arrive(session, key, holder, 3),
-        e.Withdraw(key, holder),
-        e.ResetBarrier(key, d.one_of((0, 0, 3))),
-        e.Scan(e.BARRIER, key),
-    )
-    await d.walk.send(d.one_of(operations))
-
-
-async def gather(d: Draw) -> None:
-    """Let several participants arrive at once, and perhaps two leave."""
-    session, key, on_departure = d.session(), d.key(), _on_departure(d)
-    parties = d.some(2, 4, d.holder)
-    await d.walk.send(*(e.Arrive(session, key, party, 4, on_departure) for party in parties))
-    if d.flag():
-        await d.walk.send(e.Withdraw(key, parties[0]), e.Withdraw(key, parties[1]))
-
-
-async def pass_a_barrier(d: Draw) -> None:
-    """Let all parties arrive and fetch their outcomes."""
-    key = d.key()
-    await d.walk.send(*(e.Arrive(d.session(), key, party, 2) for party in "ab"))
-    await d.walk.send(*(e.Withdraw(key, party) for party in "ab"))
 
 
 # --------------------------------------------------------------------------------------------------------------- tasks
@@ -990,7 +993,10 @@ _ALWAYS: tuple[Step, ...] = (
     look_into_a_session,
     look_around,
 )
-_HOLDS: tuple[Step, ...] = (hold, hold, hold, crowd, leave_two_lines, set_value, break_a_hold)
+_HOLDS: tuple[Step, ...] = (
+    *(hold, hold, hold, crowd, leave_two_lines, set_value, break_a_hold),
+    *(barrier, barrier, gather, pass_a_barrier),
+)
 _CLAIMS: tuple[Step, ...] = (
     *(claim, claim, claim, edit, edit, lend, rest),
     *(wait_for_a_match, die_with_claims),
@@ -1002,10 +1008,6 @@ _COUNTERS: tuple[Step, ...] = (
     refund,
     hold_off,
     look,
-    barrier,
-    barrier,
-    gather,
-    pass_a_barrier,
 )
 _TASKS: tuple[Step, ...] = (
     look_after_a_queue,

@@ -17,7 +17,7 @@ from tenure.errors import EngineError
 
 from ._contract import LASTING, Advance, ContractBase
 from ._same import Numbers
-from ._steps import FAMILIES, KEYS, KINDS, QUEUES, SESSIONS, STATES, STATES_OF_FAMILIES, Draw, Step
+from ._steps import FAMILIES, GATES, KEYS, KINDS, QUEUES, SESSIONS, STATES, STATES_OF_FAMILIES, Draw, Step
 
 _PROCESSES = tuple(sorted(set(SESSIONS.values())))
 _ROUNDING = 1e-5
@@ -293,7 +293,7 @@ class Walk:
     def _note(self, operation: Any, answer: Any) -> None:
         """Remember tokens and the like, which later operations use."""
         match answer:
-            case e.Granted(token):
+            case e.Granted(token) if "g" not in operation.key:
                 self.grants.append((operation.key, operation.holder, token))
             case e.Claimed(token=token):
                 self.claims.append((operation.key, operation.holder, token))
@@ -328,7 +328,7 @@ class Walk:
 
     async def _look_at_everything(self) -> None:
         await self._clear_up()
-        keys, queues = [self.name(key) for key in KEYS], [self.name(queue) for queue in QUEUES]
+        keys, queues = [self.name(key) for key in (*KEYS, *GATES)], [self.name(queue) for queue in QUEUES]
         for key in keys:
             await self.send(e.Scan(e.HOLDERS, key), e.Scan(e.RESOURCES, key))
         for queue in queues:

@@ -129,8 +129,8 @@ class World:
         spend = (e.SpendRequest((1.0,)),) * 2
         ask(e.Spend(session, next(numbers), name, spend, (e.RateLimit("", 1.0, 1.0),)))
         ask(e.HoldOff(session, next(numbers), name, 1.0))
-        assert isinstance(ask(e.Arrive(session, name, "a", 1)), e.Tripped)
-        ask(e.Withdraw(name, "a"))
+        assert isinstance(ask(e.Acquire(session, name, "a", 1, 0)), e.Granted)
+        ask(e.Release(name, "a"))
         request = e.PutRequest("m", (e.NewTask(b"x", expires=60.0),))
         ask(e.Put(session, next(numbers), name, (request,)))
         (task,) = ask(e.Exchange(session, next(numbers), name, want=1)).tasks
@@ -214,7 +214,7 @@ def test_names_whose_users_died_leave_nothing(world):
         world.ask(e.SetPaused(f"paused {i}", True))
         world.ask(e.SetPaused(f"paused {i}", False))
         world.ask(e.Count(f"counted {i}", f"mortal {i}"))
-        world.ask(e.Arrive(f"mortal {i}", f"dropped {i}", "a", 2, "drop"))
+        world.ask(e.Acquire(f"mortal {i}", f"dropped {i}", "a", 2, 0, e.DROP))
     world.now += 4 * TTL
     world.others_go_on()
     # on PostgreSQL the row of a lock stays for ten seconds after its last holder

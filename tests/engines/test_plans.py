@@ -60,7 +60,7 @@ def statements_of(layout):
 
 
 OF_TABLES = dict(chain.from_iterable(map(statements_of, LAYOUTS)))
-WHOLE = {"unserved.rank", "resource.rest", "limiter.until", "barrier.forget"}
+WHOLE = {"unserved.rank", "resource.rest", "limiter.until"}
 WHOLE |= {"family.sweeps", "family.timed", "family.over"}
 
 

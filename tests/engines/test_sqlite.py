@@ -520,20 +520,20 @@ async def test_all_kinds_of_hints_cross_the_file(path):
         )
         await first.execute([e.Claim("s1", "k", "a"), e.Acquire("s1", "k", "a", 1)])
         await second.execute(
-            [e.Claim("s2", "k", "b"), e.Arrive("s2", "k", "b", 2), e.Arrive("s2", "l", "b", 2)]
+            [e.Claim("s2", "k", "b"), e.Acquire("s2", "l", "b", 2, 0), e.Acquire("s2", "m", "b", 2, 0)]
         )
         await second.execute(
             [e.Exchange("s2", 1, "q", want=1), e.Release("k", "b"), e.Acquire("s2", "k", "c", 1)]
         )
         await first.execute(
-            [e.GiveBack("k", "a"), e.Arrive("s1", "k", "a", 2), e.ResetBarrier("l"), put(1, b"x")]
+            [e.GiveBack("k", "a"), e.Acquire("s1", "l", "a", 2, 0), e.Resize("m", e.BROKEN), put(1, b"x")]
         )
         await first.execute([e.Release("k", "a")])
         await until(lambda: len(hints) == 6)
         assert [type(hint.news) for hint in hints[1:]] == [
             e.Claimed,
-            e.Tripped,
-            e.Broken,
+            e.Granted,
+            e.Notice,
             e.Notice,
             e.Granted,
         ]

@@ -13,7 +13,6 @@ from tenure.engine import (
     Acquire,
     AddResource,
     Ask,
-    Broken,
     Claim,
     Claimed,
     Engine,
@@ -26,7 +25,6 @@ from tenure.engine import (
     Release,
     Resize,
     Scan,
-    Tripped,
 )
 from tenure.engines.memory import MemoryEngine
 from tenure.store._dispatch import WINDOW
@@ -234,8 +232,6 @@ async def test_claims_are_waited_for_alike(store, other, engine, virtual_clock):
     [
         (Granted(5), Release("k", "nobody")),
         (Claimed("r", (), 5), GiveBack("k", "nobody")),
-        (Tripped(1, 0), None),  # every attempt at a barrier withdraws, and wants the answer for itself
-        (Broken(1), None),
         (Notice.ROOM, Leave("k", "nobody")),
         (Notice.ASK, None),
         (Notice.READY, None),

@@ -11,7 +11,6 @@ from benchmarks.soak.referees import History, conservation, mutual_exclusion, no
 from tenure.engine import (
     HOLDERS,
     Acquire,
-    Arrive,
     Claim,
     Count,
     Engine,
@@ -288,7 +287,6 @@ async def test_a_batch_that_nobody_overtakes_is_late(recording, virtual_clock):
         Acquire("p/1", "key", "p/1.1", 1),
         Release("key", "p/1.1"),
         Claim("p/1", "pool", "p/1.2"),
-        Arrive("p/1", "barrier", "p/1.3", 2),
         Leave("queue", "p/1.4"),
         Exchange("p/1", 1, "queue"),
         Scan(HOLDERS, "key", watch="p/1"),

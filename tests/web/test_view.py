@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 import tenure
-from tenure.engine import Holder
+from tenure.engine import Acquire, Holder
 from tenure.engines.memory import MemoryEngine
 from tenure.errors import StoreUnavailable
 from tenure.processor import Context, Processor
@@ -100,6 +100,15 @@ async def test_everything_of_all_processes_is_seen(stage, virtual_clock):
     }
     text = json.dumps(document(eye.url, eye.namespace, view, Flows().add(view)))
     assert "secret" not in text
+
+
+async def test_who_has_met_at_a_barrier_holds_nothing(stage):
+    store = (await stage.store())._handle
+    session, key = (await store.session(30.0)).id, store.key("barrier", "start")
+    for party in "abc":
+        await store.call(Acquire(session, key, party, 2, 0))
+    assert await names(store, "holds") == [key]
+    assert (await read_view(store)).keys == ()
 
 
 async def test_other_namespaces_are_not_seen(stage, virtual_clock):

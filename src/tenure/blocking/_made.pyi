@@ -412,7 +412,7 @@ class Barrier:
     when its `ttl` has passed), breaks the generation: all calls get `BarrierBroken`, those that wait and those that
     come, until `reset`. With "drop" it is forgotten, and the others wait on for another. A party that fails or dies
     before it calls `wait` is not noticed: call `abort` for it, or limit the wait. Everybody must agree on `parties`
-    (`CapacityMismatch`) and on `on_departure` (what the first to arrive says counts).
+    (`CapacityMismatch`) and on `on_departure` (what a party says counts for its own departure).
 
     Thread safety: any. Source: the broken state comes from Java's
     `CyclicBarrier`."""
@@ -458,7 +458,7 @@ class Barrier:
     def reset(self) -> None:
         """Begin a new generation, broken or not: calls that wait get `BarrierBroken`, those that come do not.
 
-        Raises `EngineError`, `StoreClosed`. Interruption: it may or may not be applied."""
+        Raises `EngineError`, `StoreClosed`. Interruption: it may or may not be applied, or the barrier stays broken."""
 
     def statistics(self) -> BarrierStatistics:
         """The state of the barrier. Raises `EngineError`, `StoreClosed`."""

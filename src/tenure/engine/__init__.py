@@ -9,7 +9,7 @@ Order. Operations that are submitted to a shard take effect in the order of subm
 exactly once. The answer `StoreUnavailable` means that its outcome is unknown, or (`NotSent`) that it was not sent;
 nothing of it takes effect after that.
 
-Resending. The client names holds, claims and arrivals before it sends the first byte; to apply them twice is to apply
+Resending. The client names holds and claims before it sends the first byte; to apply them twice is to apply
 them once. `Put`, `Exchange`, `Spend`, `Refund` and `HoldOff` carry `(session, n)`: n rises from batch to batch, per
 session and object, one batch at a time. The engine keeps its last answer per session and object and returns it again
 when the same n comes again. It keeps the answer for at least two ttls of the session after it was last returned, and
@@ -21,7 +21,7 @@ renewed within its ttl ends: the engine releases all that it holds and removes i
 had been closed.
 
 Expiry. Before anything else, every operation processes what time has made due: it ends expired sessions (in the order
-of expiry, then id; within one: holds, claims, arrivals, producers, tasks, idle takers, watches, each in the order in
+of expiry, then id; within one: holds, claims, producers, tasks, idle takers, watches, each in the order in
 which they were made), expires tasks and dead letters (which then count as purged), goes on with sweeps of children,
 ends the waits for entries that were not written in time, and frees resources whose cool-down is over and for which
 somebody waits. Loops are capped: after `CAP` steps the answer is `Reply.MORE`, and the caller
@@ -34,8 +34,6 @@ live. From that moment on the name is exactly as if it had never been used; its 
 few names with any operation. This holds for:
 - a key without holders and waiters, unless `Resize` has set its capacity; a pool without resources and claimers;
 - a limiter that is full again, so that all bursts could be spent at once, has no waiters, and is not held off;
-- a barrier without waiters, which keeps no outcome for a participant and is not broken, once two ttls of the
-  session that arrived have passed since each arrival;
 - a queue that has no unfinished task, no record of an ended one, no cursor and no producer, is not paused and has no
   settings but the defaults, once each record that it ever had, but for dead letters, would have expired, no `key_ttl`
   lasts, and two ttls of the session that settled it have passed since each ending that a session settled. Its counts
@@ -70,8 +68,6 @@ from ._answers import (
     CAP as CAP,
     RESPONSE_TIMEOUT as RESPONSE_TIMEOUT,
     A as A,
-    ArrivalAnswer as ArrivalAnswer,
-    Broken as Broken,
     ClaimAnswer as ClaimAnswer,
     Claimed as Claimed,
     Granted as Granted,
@@ -84,8 +80,6 @@ from ._answers import (
     Operation as Operation,
     Queued as Queued,
     Reply as Reply,
-    Tripped as Tripped,
-    Waiting as Waiting,
 )
 from ._batching import Batches as Batches
 from ._claims import (
@@ -99,10 +93,7 @@ from ._claims import (
     ResourcePage as ResourcePage,
 )
 from ._counters import (
-    BARRIER as BARRIER,
     LIMITER as LIMITER,
-    Arrive as Arrive,
-    BarrierStatus as BarrierStatus,
     Booking as Booking,
     Debt as Debt,
     HoldOff as HoldOff,
@@ -110,12 +101,10 @@ from ._counters import (
     RateLimit as RateLimit,
     Refund as Refund,
     RefundRequest as RefundRequest,
-    ResetBarrier as ResetBarrier,
     Spend as Spend,
     Spending as Spending,
     SpendRequest as SpendRequest,
     SpendResults as SpendResults,
-    Withdraw as Withdraw,
 )
 from ._durations import CHECKS as CHECKS, clamp_durations as clamp_durations
 from ._engine import Engine as Engine
@@ -141,6 +130,8 @@ from ._families import (
 )
 from ._handlers import OPERATIONS as OPERATIONS, handlers as handlers
 from ._holds import (
+    BROKEN as BROKEN,
+    DROP as DROP,
     HOLDERS as HOLDERS,
     Acquire as Acquire,
     Ask as Ask,

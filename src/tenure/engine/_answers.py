@@ -44,7 +44,6 @@ class Reply(Enum):
     RELEASED = "released"  # what was held or reserved is given back
     LEFT = "left"  # the place in the queue is given up
     UNKNOWN = "unknown"  # nothing of that name is known
-    WITHDRAWN = "withdrawn"  # the arrival is undone
     REQUESTED = "requested"  # the task runs; its holder is asked to cancel it
     CHILDREN = "children"  # the task has unfinished children; nothing was done
 
@@ -76,15 +75,19 @@ class Granted:
 
 @value
 class Queued:
-    """The holder is in the queue, at `place` or before; ask again after `ask_again_in` seconds without a hint."""
+    """The holder is in the queue, at `place` or before; ask again after `ask_again_in` seconds without a hint.
+
+    Arrivals at a barrier wait for a `meeting`: the token of the first. It changes when they are granted.
+    """
 
     place: int
     ask_again_in: float
+    meeting: int = 0
 
 
 @value
 class Mismatch:
-    """The capacity (or number of parties) in force is `stored`; nothing was done."""
+    """The capacity in force is `stored`; nothing was done."""
 
     stored: int
 
@@ -98,43 +101,18 @@ class Claimed:
     token: int
 
 
-@value
-class Waiting:
-    """The participant has arrived and waits for the rest of this generation; `born`: see `BarrierStatus`."""
-
-    generation: int
-    ask_again_in: float
-    born: int
-
-
-@value
-class Tripped:
-    """All parties of the generation have arrived; this participant was number `place` (from 0)."""
-
-    generation: int
-    place: int
-
-
-@value
-class Broken:
-    """The generation is broken for all of its parties."""
-
-    generation: int
-
-
 Metadata = tuple[tuple[str, bytes], ...]
 """Fields of a resource, sorted by name; a `where` matches when all its fields are there with equal bytes."""
 
 HoldAnswer = Granted | Queued | Mismatch | Reply
 ClaimAnswer = Claimed | Queued | Reply
-ArrivalAnswer = Waiting | Tripped | Broken | Mismatch | Reply
 
 
 @value
 class Hint:
-    """A message from the engine to one process; `name` is the holder, producer, participant, task or token meant."""
+    """A message from the engine to one process; `name` is the holder, producer, task or token meant."""
 
     process: str
     key: str
     name: str
-    news: Granted | Claimed | Tripped | Broken | Notice
+    news: Granted | Claimed | Notice

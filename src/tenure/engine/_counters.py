@@ -1,8 +1,8 @@
-"""Counters: spending at a rate, and barriers."""
+"""Counters: spending at a rate."""
 
 from __future__ import annotations
 
-from ._answers import ArrivalAnswer, Operation, Reply
+from ._answers import Operation, Reply
 from ._scan import Index, Page
 from ._value import value
 
@@ -133,58 +133,3 @@ class LimiterStatus:
 
 LIMITER = Index("limiter", "limiter", LimiterStatus, Page[LimiterStatus])
 """The state of a limiter, in one row."""
-
-
-@value
-class Arrive(Operation[ArrivalAnswer]):
-    """Arrive at a barrier of `parties`. -> Waiting, Tripped, Broken, Mismatch, GONE, MORE
-
-    The last to arrive trips the generation for all. `on_departure` is "break" (a party that withdraws or dies
-    breaks the generation for all its parties, and the barrier stays broken until it is reset) or "drop" (it is
-    forgotten). A participant's outcome is kept until it withdraws, so that asking again returns it.
-    """
-
-    session: str
-    key: str
-    participant: str
-    parties: int
-    on_departure: str = "break"
-
-
-@value
-class Withdraw(Operation[ArrivalAnswer]):
-    """Undo an arrival, or fetch its outcome and forget it. -> WITHDRAWN, Tripped, Broken, UNKNOWN, MORE"""
-
-    key: str
-    participant: str
-
-
-@value
-class ResetBarrier(Operation[Reply]):
-    """Break the generation for those that wait. -> OK, MORE
-
-    A fresh generation begins, unless there is a number of `parties`: then the barrier, made for so many if there is
-    none, is broken for those that arrive too, until it is reset without.
-    """
-
-    key: str
-    parties: int = 0
-
-
-@value
-class BarrierStatus:
-    """A barrier in its `generation`: how many of the `parties` wait (0 parties: no party arrived, or it is forgotten).
-
-    `born` is the token of its first arrival. A barrier that was forgotten and is used again counts generations from 0
-    again, and has another one.
-    """
-
-    parties: int
-    generation: int
-    waiting: int
-    broken: bool
-    born: int = 0
-
-
-BARRIER = Index("barrier", "barrier", BarrierStatus, Page[BarrierStatus])
-"""The state of a barrier, in one row."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from ._answers import Operation
 from ._claims import AddResource, Claim, EditClaim, GiveBack, RemoveResource
-from ._counters import Arrive, HoldOff, Refund, ResetBarrier, Spend, Withdraw
+from ._counters import HoldOff, Refund, Spend
 from ._families import PutChildren, SetEntry
 from ._holds import Acquire, Ask, BreakHold, Release, Resize, SetValue
 from ._scan import Scan
@@ -25,7 +25,6 @@ OPERATIONS: dict[str, tuple[type[Operation[Any]], ...]] = {
     "admin": (Move, Count),
     "families": (PutChildren, SetEntry),
     "rates": (Spend, Refund, HoldOff),
-    "barriers": (Arrive, Withdraw, ResetBarrier),
     "scans": (Scan,),
 }
 """The operations by family."""

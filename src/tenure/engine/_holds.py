@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from ._answers import CAP, HoldAnswer, Operation, Reply
+from ._answers import CAP, Granted, HoldAnswer, Operation, Reply
 from ._scan import Index, Page
 from ._value import value
+
+BROKEN = -1
+"""The capacity of a barrier that is broken."""
+
+DROP = b"drop"
+"""The value of an arrival that leaves a barrier whole when it leaves."""
 
 
 @value
@@ -14,6 +20,10 @@ class Acquire(Operation[HoldAnswer]):
     -> Granted, Queued, REFUSED (not `wait` and not free at once), Mismatch, GONE, MORE. The first holder of a key sets
     its capacity, which is forgotten with the last, unless `Resize` has set it. Sent again, the answer is the holder's
     present state.
+
+    `weight` 0 is an arrival at a barrier: it waits until `capacity` arrivals wait. All are granted then in one step,
+    with tokens that follow one another from a multiple of the capacity. An arrival that leaves before that breaks the
+    barrier, as `Resize` to `BROKEN` does, unless its value is `DROP`. The capacity is that of the first that waits.
     """
 
     session: str
@@ -49,8 +59,11 @@ class HoldStatuses:
 
 
 @value
-class Release(Operation[Reply]):
-    """Release a hold, or leave the queue. -> RELEASED, LEFT, UNKNOWN, MORE; needs no live session."""
+class Release(Operation[Granted | Reply]):
+    """Release a hold, or leave the queue. -> RELEASED, LEFT, UNKNOWN, Granted (an arrival was), MORE.
+
+    Needs no live session.
+    """
 
     key: str
     holder: str
@@ -80,9 +93,11 @@ class BreakHold(Operation[Reply]):
 
 @value
 class Resize(Operation[Reply]):
-    """Set the capacity of `key` for good; more is granted at once, less by attrition. -> OK, MORE
+    """Set the capacity of `key` for good; more is granted at once, less by attrition. -> OK, REFUSED, MORE
 
-    A waiter that asks for more than the new capacity leaves the queue and is hinted ASK (the answer is `Mismatch`).
+    A waiter that asks for more than the new capacity leaves the queue and is hinted ASK (the answer is `Mismatch`); all
+    arrivals do for a capacity of `BROKEN`. 0 ends that: the next holder sets the capacity (REFUSED: a weight is held,
+    or somebody waits).
     """
 
     key: str
@@ -105,11 +120,12 @@ class Holder:
 class Holdings(Page[Holder]):
     """The holders of a key, in the order of their tokens, and then its waiters, in the order of the queue.
 
-    `capacity` 0 means that the key is not in use; `used` is the weight of all holders.
+    `capacity` 0 means that the key is not in use; `used` is the weight of all holders. `meeting` is as in `Queued`.
     """
 
     capacity: int = 0
     used: int = 0
+    meeting: int = 0
 
     @property
     def holders(self) -> tuple[Holder, ...]:

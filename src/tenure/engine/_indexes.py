@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ._claims import RESOURCES
-from ._counters import BARRIER, LIMITER
+from ._counters import LIMITER
 from ._families import ENTRIES, UNFINISHED_CHILDREN
 from ._holds import HOLDERS
 from ._scan import Index
@@ -16,7 +16,7 @@ INDEXES: dict[str, Index[Any]] = {
     index.name: index
     for index in (
         *NAMES.values(),
-        *(SESSION, HEALTH, HOLDERS, RESOURCES, LIMITER, BARRIER),
+        *(SESSION, HEALTH, HOLDERS, RESOURCES, LIMITER),
         *TASKS.values(),
         *(TASK, KEYED_TASK, GROUPS, ENTRIES, UNFINISHED_CHILDREN),
     )

@@ -64,7 +64,7 @@ class Scan(Operation[P | Reply], Generic[P]):
     - `HOLDERS`: the holders of a key in the order of their tokens, then the waiters in the order of the line.
       The watch is on the holders and their values.
     - `RESOURCES`: the resources of a pool, by name.
-    - `LIMITER`, `BARRIER`: one row, also for a name that is not in use.
+    - `LIMITER`: one row, also for a name that is not in use.
     - `TASKS`, of a state: "waiting" by group, within one in the order of taking without aging (higher priority,
       ready_at, id); "delayed" by due time, then id; "leased" by token (the order of taking); "suspended" and "ending"
       by id; each of `ENDED`, and "ended" in any way, in the order of the endings: their `next` is a `seq`, in decimal

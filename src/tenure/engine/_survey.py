@@ -5,7 +5,7 @@ from __future__ import annotations
 from ._scan import Index, Page
 from ._value import value
 
-FAMILIES = ("holds", "claims", "arrivals", "producers", "tasks", "takers")
+FAMILIES = ("holds", "claims", "producers", "tasks", "takers")
 """The families of items that a session may have, in the order in which a session that ends gives them up."""
 
 
@@ -15,10 +15,9 @@ class SessionItem:
 
     `token` is the token of the hold, if it has one, else 0.
 
-    `family` is "holds" or "claims"; "arrivals", of which those are held that have an outcome; "producers", of which
-    those are held that have slots reserved; "tasks", all held; "takers", which wait while they are idle. `name` is that
-    of the holder, claimer, participant or producer; of a task its id and its token, with a blank between; of an idle
-    taker empty.
+    `family` is "holds" or "claims"; "producers", of which those are held that have slots reserved; "tasks", all held;
+    "takers", which wait while they are idle. `name` is that of the holder, claimer or producer; of a task its id and
+    its token, with a blank between; of an idle taker empty.
     """
 
     family: str

@@ -68,9 +68,6 @@ Where an operation is executed
     Spend           rules/_rates spend             rates                             rates spend
     Refund          rules/_rates refund            rates                             rates refund
     HoldOff         rules/_rates hold_off          rates                             rates hold_off
-    Arrive          rules/_barriers arrive         barrier_operations arrive         counters arrive
-    Withdraw        rules/_barriers withdraw       barrier_operations withdraw       counters withdraw
-    ResetBarrier    rules/_barriers reset_barrier  barrier_operations reset_barrier  counters reset_barrier
     Scan            rules/_scans scan              scan                              scan scan
 
 Where an index is read
@@ -86,7 +83,6 @@ once: in `rules/_pages.py`, in `redis/_scans.py`, in `postgres/_scans.py`::
     HOLDERS              rules/_holds holders     scan                 scan list_holders
     RESOURCES            rules/_claims resources  scan                 scan list_resources
     LIMITER              rules/_rates limiter     scan                 scan limiter_status
-    BARRIER              rules/_barriers barrier  scan                 scan barrier_status
     TASKS                rules/_tasks listed      task_pages           scan list_records
     TASK                 rules/_tasks one         task_pages one_task  scan one_task
     KEYED_TASK           rules/_tasks one         task_pages one_task  scan one_task

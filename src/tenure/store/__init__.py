@@ -60,7 +60,7 @@ The way of a task
     ...the body...
     a verdict       shared/queue/_takes      travels in the next Exchange, the same way
 
-Puts, spendings of a limiter and exchanges of a queue are numbered batches (`_batcher`); holds, claims and arrivals are
+Puts, spendings of a limiter and exchanges of a queue are numbered batches (`_batcher`); holds and claims are
 named (`_acquire`). The engine contract says why (`tenure.engine`, "Resending").
 
 Which file to open

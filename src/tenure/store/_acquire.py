@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from anyio import CancelScope
 
@@ -145,7 +145,7 @@ class Acquisitions:
                 acquisition.on_news(StoreClosed("the store was closed"))
 
     def on_hint(self, hint: e.Hint) -> None:
-        """Pass a hint to its holder, participant or claimer; release a grant that nobody here knows."""
+        """Pass a hint to its holder or claimer; release a grant that nobody here knows."""
         if (acquisition := self.by_name.get(hint.name)) is not None:
             acquisition.on_news(hint.news)
             return
@@ -157,8 +157,8 @@ class Acquisitions:
             case e.Notice.ROOM:
                 undo = e.Leave(hint.key, hint.name)
             case _:
-                return  # the outcome of an arrival too: the caller withdraws it, and needs the answer
-        self._dispatchers.of(hint.key).send(undo, _nothing)
+                return
+        self._dispatchers.of(hint.key).send(cast("e.Operation[Any]", undo), _nothing)
 
 
 class Acquisition(Held):
@@ -195,7 +195,7 @@ class Acquisition(Held):
         self.name: str = f"{session.new_name()}@{id(this_task()):x}"
         self.request: AcquireRequest = request
         self.operation: e.Operation[Any] = request.ask(session.id, self.name)
-        self.queued: e.Queued | e.Waiting | None = None
+        self.queued: e.Queued | None = None
         self.ended: bool = False
         self._acquisitions = acquisitions
         self._on_position = on_position
@@ -222,8 +222,10 @@ class Acquisition(Held):
         tries = 0 if self._call is None else self._call.tries
         return tries <= (self._reply is e.Reply.GONE)
 
-    async def answer(self) -> Any:
+    async def answer(self, *, again: bool = True) -> Any:
         """Ask, and wait for an answer that does not say to wait; GONE if the session is lost meanwhile.
+
+        Without `again`, the notice that the place was lost is an answer.
 
         Raises `EngineError`, `StoreClosed`. Cancellation: what was asked for is not undone.
         """
@@ -246,7 +248,7 @@ class Acquisition(Held):
                 finally:
                     # its traceback holds this frame: let go of it, or both wait for the garbage collector
                     del news
-            if not isinstance(news, e.Notice):
+            if not (again and isinstance(news, e.Notice)):
                 return news
             if self._acquisitions.home.closed:
                 return e.Reply.GONE
@@ -271,16 +273,19 @@ class Acquisition(Held):
         after = self._call if self._reply is None else None
         self._call = None  # it stays wanted
         self.end()
-        self._acquisitions.by_name.pop(self.name, None)
         undo = self.request.undo(self.name)
         return PendingRelease(undo, self.session, after)
 
-    def on_queued(self, answer: e.Queued | e.Waiting) -> None:
+    def forget(self) -> None:
+        """Know the name no longer: what is granted under it is released."""
+        self._acquisitions.by_name.pop(self.name, None)
+
+    def on_queued(self, answer: e.Queued) -> None:
         """The engine says to wait."""
         self.queued = answer
         if self.ended:
             return
-        if self._on_position is not None and isinstance(answer, e.Queued):
+        if self._on_position is not None:
             self._on_position(answer.place - 1)
         self._acquisitions.reasker.add(self.request.key, self, answer.ask_again_in)
 
@@ -300,7 +305,7 @@ class Acquisition(Held):
 
     def _on_answer(self, answer: object) -> None:
         self._reply = answer
-        if isinstance(answer, (e.Queued, e.Waiting)):
+        if isinstance(answer, e.Queued):
             self.on_queued(answer)
         else:
             self.on_news(answer)

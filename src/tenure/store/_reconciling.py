@@ -21,7 +21,7 @@ from ._sessions import Held, Session, numbers
 OF_QUEUES = ("producers", "tasks", "takers")
 """Families whose items are known to the queue's listener, not to the acquisitions."""
 
-_UNDO = {"holds": e.Release, "claims": e.GiveBack, "arrivals": e.Withdraw, "producers": e.Leave}
+_UNDO = {"holds": e.Release, "claims": e.GiveBack, "producers": e.Leave}
 
 
 class Reconciler:

@@ -66,7 +66,7 @@ class Fault(Enum):
 
 _OF_HINTS = (Fault.LOST_HINT, Fault.DUPLICATE_HINT)
 
-_NAMES = ("session", "key", "watch", "holder", "participant", "producer")
+_NAMES = ("session", "key", "watch", "holder", "producer")
 """The fields of operations that name the sender."""
 
 
@@ -200,7 +200,7 @@ class FaultyEngine(e.Engine):
 
         As if its process was frozen (SIGSTOP): what it sends takes effect when it goes on, however late. `session` is
         the id of a session, or the name of a process (`store.process`) for all of its sessions. Held back is a batch
-        with an operation that carries the session or a name that a store made under it (of a holder, participant or
+        with an operation that carries the session or a name that a store made under it (of a holder or
         producer). What the same store sends later waits behind that batch.
         """
         self._frozen.setdefault(session, anyio.Event())

@@ -119,13 +119,13 @@ async def read_queues(store: StoreHandle, keys: Sequence[str]) -> dict[str, e.Qu
 
 
 async def read_keys(store: StoreHandle, keys: Sequence[str], limit: int = 1000) -> tuple[SeenKey, ...]:
-    """The holders and waiters of keys."""
+    """The holders and waiters of keys that are held. Who has met at a barrier holds nothing."""
     scans = (partial(read_pages, store, e.Scan(e.HOLDERS, key), 2 * limit) for key in keys)
     found: list[e.Holdings] = await together(*scans)
     return tuple(
         SeenKey(*split_key(store, key), h.capacity, h.used, h.holders, h.waiting)
         for key, h in zip(keys, found, strict=True)
-        if h.rows
+        if h.used
     )
 
 

@@ -107,8 +107,6 @@ class MemoryEngine(e.Engine):
         state.replies_due.check(state.now, e.A_FEW)
         if due and state.is_due("limiter"):
             self._rules.rates.forget(e.A_FEW)
-        if due and state.is_due("barrier"):
-            self._rules.barriers.forget(e.A_FEW)
         self._rows.forget()
         self._queues.forget()
         if due and state.is_due("line"):

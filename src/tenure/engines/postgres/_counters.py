@@ -1,4 +1,4 @@
-"""The codecs of counters and barriers."""
+"""The codecs of counters."""
 
 from __future__ import annotations
 
@@ -58,10 +58,4 @@ COUNTERS: Codecs = {
         ),
     ),
     e.HoldOff: Codec("hold_off"),
-    e.Arrive: Codec(
-        "arrive",
-        lambda op: (name(op.session), name(op.key), name(op.participant), op.parties, op.on_departure),
-    ),
-    e.Withdraw: Codec("withdraw"),
-    e.ResetBarrier: Codec("reset_barrier"),
 }

@@ -25,7 +25,7 @@ def hint(process: str, payload: str) -> e.Hint:
     number that is not used. Names and bytes are in base64.
     """
     word, key, name, *parts, _ = payload.split(" ")
-    if word in _NOTICES and not parts:  # a barrier is "broken" with a number
+    if word in _NOTICES:
         news = e.Notice(word)
     else:
         count = numbers_in(word)

@@ -19,7 +19,6 @@ _FUNCTIONS = (
         "holds",
         "claims",
         "rates",
-        "counters",
         "groups",
         "paces",
         "tasks",

@@ -32,7 +32,6 @@ _AMOUNTS = frozenset({e.LimiterStatus, e.Debt, e.Rate})
 _ANSWERS: dict[str, type] = {
     "accepted": e.Accepted,
     "asked": e.HoldStatuses,
-    "broken": e.Broken,
     "changed": e.MovedCount,
     "claimed": e.Claimed,
     "counts": e.QueueCounts,
@@ -42,9 +41,7 @@ _ANSWERS: dict[str, type] = {
     "outcome": e.Outcome,
     "queued": e.Queued,
     "toomany": e.TooMany,
-    "tripped": e.Tripped,
     "unfinished": e.Unfinished,
-    "waiting": e.Waiting,
 }
 
 

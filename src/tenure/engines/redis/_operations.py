@@ -14,7 +14,6 @@ from ._tasks import configure, configured, exchange, exchanged, move, put, put_a
 
 _SCRIPTS: dict[type[e.Operation[Any]], tuple[str, str]] = {
     e.AddResource: ("claims add_resource", "ok"),
-    e.Arrive: ("barriers arrive", "waiting tripped broken mismatch gone"),
     e.Ask: ("holds ask", "asked gone"),
     e.BreakHold: ("holds break_hold", "ok refused"),
     e.Claim: ("claims claim", "claimed queued refused gone"),
@@ -30,12 +29,10 @@ _SCRIPTS: dict[type[e.Operation[Any]], tuple[str, str]] = {
     e.Progress: ("records progress", "ok refused requested"),
     e.RemoveResource: ("claims remove_resource", "ok unknown"),
     e.RenewSession: ("sessions renew_session", "ok gone"),
-    e.ResetBarrier: ("barriers reset_barrier", "ok"),
-    e.Resize: ("holds resize", "ok"),
+    e.Resize: ("holds resize", "ok refused"),
     e.SetEntry: ("families set_entry", "ok entry toomany refused requested unknown"),
     e.SetPaused: ("records set_paused", "ok"),
     e.SetValue: ("holds set_value", "ok refused"),
-    e.Withdraw: ("barriers withdraw", "withdrawn tripped broken unknown"),
 }
 """The script of an operation, and the words with which its replies begin."""
 
@@ -54,7 +51,9 @@ CODECS: Codecs = {
         # the number that is True, or False
         arguments=attrgetter("key", "session", "holder", "capacity", "weight", "value", "wait.real"),
     ),
-    e.Release: codec("release", "released left unknown", e.Release, arguments=attrgetter("key", "holder")),
+    e.Release: codec(
+        "release", "released granted left unknown", e.Release, arguments=attrgetter("key", "holder")
+    ),
     # the two that carry many tasks: their scripts read and return flat lists
     e.Put: codec("put", "put gone", e.Put, arguments=put, answer=put_answer),
     e.PutChildren: codec(

@@ -56,7 +56,6 @@ _PARTS: dict[str, tuple[str | Module, ...]] = {
     "holds": (*_OBJECTS, "serve_line", "serve_key", "remove_hold", "holds", "dispatch"),
     "claims": (*_OBJECTS, "claims", "claim_operations", "dispatch"),
     "rates": (*_START, "replies", "rates"),
-    "barriers": (*_OBJECTS, "barriers", "barrier_operations", "dispatch"),
     "put": (
         *_HOT,
         Module("families", ("step", "due", "endings", "families")),
@@ -66,10 +65,10 @@ _PARTS: dict[str, tuple[str | Module, ...]] = {
     "exchange": (*_HOT, "endings", Module("families", ("step", "due", "families")), "exchange"),
     "records": (*_OBJECTS, *_LISTS, "records", "dispatch"),
     "families": (*_OBJECTS, *_ADMINISTRATION, "family_operations", "dispatch"),
-    "scan": (*_OBJECTS, "claims", "barriers", *_LISTS, "task_pages", "survey", "scan", "dispatch"),
+    "scan": (*_OBJECTS, "claims", *_LISTS, "task_pages", "survey", "scan", "dispatch"),
     "sweep": (
         *("prelude", "numbers", *_SESSIONS),
-        *("serve_line", "serve_key", "remove_hold", "claims", "barriers", *_ADMINISTRATION, "sweep"),
+        *("serve_line", "serve_key", "remove_hold", "claims", *_ADMINISTRATION, "sweep"),
     ),
 }
 """The parts of each script, in their order: files in `lua/`, and modules of such files."""

@@ -7,7 +7,6 @@ in `_queues.py`, `_room.py` (producers that wait), `_producers.py`, `_keys.py`, 
 rules, and the conformance suite compares both.
 """
 
-from ._barriers import BARRIERS, PARTICIPANTS
 from ._claims import CLAIMERS, POOLS, RESOURCES
 from ._families import ENTRIES, FAMILIES, Families, forget_family, tree_of
 from ._groups import Group, Groups, GroupSettings, Turn
@@ -26,7 +25,7 @@ from ._takers import TAKERS, Takers
 
 LAYOUTS = (
     *(LINES, HOLDS, UNSERVED, POOLS, RESOURCES, CLAIMERS),
-    *(LIMITERS, LIMITER_WAITERS, BARRIERS, PARTICIPANTS, PRODUCERS, TAKERS),
+    *(LIMITERS, LIMITER_WAITERS, PRODUCERS, TAKERS),
     *(FAMILIES, ENTRIES),
 )
 """The tables of all rules."""

@@ -1,4 +1,7 @@
-"""Holds: weighted capacity with a line, the algorithm under locks, semaphores, read-write locks and elections."""
+"""Holds: weighted capacity with a line, the algorithm under locks, semaphores, read-write locks and elections.
+
+A barrier is a line of holds without weight, which is served at once.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ from ._tables import OF_SESSION, Layout, Order, Table
 class Line:
     """A key that is held or waited for, or whose capacity is fixed; `used` is the weight of its holders.
 
-    `head` is the ordinal of the waiter at the head of the line.
+    `head` is the ordinal of the waiter at the head of the line. `meeting` is the token of the meeting for which
+    arrivals wait, or which they broke.
     """
 
     key: str
@@ -27,6 +31,7 @@ class Line:
     head: int = 0
     held: int = 0
     waiting: int = 0
+    meeting: int = 0
 
 
 @dataclass(slots=True)
@@ -72,9 +77,9 @@ class Holds(Places[Hold]):
             line = Line(op.key, op.capacity)
         elif (hold := self._places.get(op.key, op.holder)) is not None:
             return self._status(line, hold)
-        if line.capacity != op.capacity:
+        if line.capacity != op.capacity and (op.weight or line.waiting or line.fixed):
             return e.Mismatch(line.capacity)
-        fits = not line.waiting and line.used + op.weight <= line.capacity
+        fits = not line.waiting and 0 < op.weight <= line.capacity - line.used
         if not fits and not op.wait:
             return e.Reply.REFUSED
         place = state.token() if fits else line.ordinal + 1
@@ -88,6 +93,8 @@ class Holds(Places[Hold]):
         else:
             line.ordinal, line.head = place, line.head if line.waiting else place
             line.waiting += 1
+            if not op.weight:
+                return self._gather(line, hold, op.capacity)
         self._lines.save(line)
         return e.Granted(place) if fits else self._status(line, hold)
 
@@ -98,12 +105,14 @@ class Holds(Places[Hold]):
         holds = (self._places.get(op.key, holder) if line else None for holder in op.holders)
         return e.HoldStatuses(tuple(self._status(line, hold) for hold in holds))
 
-    def release(self, op: e.Release) -> e.Reply:
+    def release(self, op: e.Release) -> e.Granted | e.Reply:
         hold = self._places.get(op.key, op.holder)
         if hold is None:
             return e.Reply.UNKNOWN
         self.drop(hold)
-        return e.Reply.LEFT if hold.waits else e.Reply.RELEASED
+        if hold.waits:
+            return e.Reply.LEFT
+        return e.Reply.RELEASED if hold.weight else e.Granted(hold.place)
 
     def set_value(self, op: e.SetValue) -> e.Reply:
         hold = self._with_token(op.key, op.holder, op.token)
@@ -123,8 +132,11 @@ class Holds(Places[Hold]):
         return e.Reply.OK
 
     def resize(self, op: e.Resize) -> e.Reply:
-        line = self._lines.get(op.key) or Line(op.key, op.capacity)
-        line.capacity, line.fixed = op.capacity, True
+        line = self._lines.get(op.key)
+        if not op.capacity and (line is None or line.used or line.waiting):
+            return e.Reply.OK if line is None else e.Reply.REFUSED
+        line = line or Line(op.key, op.capacity)
+        line.capacity, line.fixed = op.capacity, op.capacity != 0
         self._serve(line)
         return e.Reply.OK
 
@@ -139,7 +151,7 @@ class Holds(Places[Hold]):
             holds = self._places.some("place", op.key, bool(waits), limit=left, after=(place,))
             placed += [((waits, hold.place), self._show(hold)) for hold in holds]
             place = 0
-        return page_of(op, placed, capacity=line.capacity, used=line.used)
+        return page_of(op, placed, capacity=line.capacity, used=line.used, meeting=line.meeting)
 
     def serve_unserved(self) -> None:
         """Go on with the lines whose serving was cut short."""
@@ -159,17 +171,22 @@ class Holds(Places[Hold]):
         self._take_out(line, hold)
         if not hold.waits:
             self._state.notify_watchers("hold", line.key, e.Notice.CHANGED)
+        elif not hold.weight and hold.value != e.DROP:
+            line.capacity, line.fixed = e.BROKEN, True
         self._serve(line)
 
     def _serve(self, line: Line) -> None:
-        """Grant to the head of the line for as long as it fits. A waiter that never fits asks again, and is refused."""
+        """Grant to the head of the line for as long as it fits. A waiter that never fits asks again, and is refused.
+
+        Arrivals wait on until all are there.
+        """
         state = self._state
         while line.waiting:
             head = self._places.first("place", line.key, True)
             assert head is not None
             line.head = head.place
             too_big = head.weight > line.capacity
-            if not too_big and line.used + head.weight > line.capacity:
+            if not too_big and not 0 < head.weight <= line.capacity - line.used:
                 break
             if not state.step():
                 self._unserved.save(Unserved(line.key, state.rank()))
@@ -187,6 +204,26 @@ class Holds(Places[Hold]):
             self._lines.save(line)
         else:
             self._lines.remove(line)
+
+    def _gather(self, line: Line, hold: Hold, parties: int) -> e.HoldAnswer:
+        """An arrival joined the line: if it completes the parties, all are granted at once."""
+        state = self._state
+        line.capacity, line.meeting = parties, line.meeting or state.token()
+        status: e.HoldAnswer = self._status(line, hold)
+        if line.waiting == parties:
+            token = state.token()
+            state.last.token += 2 * (parties - 1)
+            token += -token % parties
+            for party in self._places.some("place", line.key, True, limit=parties):
+                self._places.move(party, place=token, waits=False, since=state.now)
+                status = e.Granted(token)
+                if party.name != hold.name:
+                    self._hint(party, status)
+                token += 1
+            line.held, line.waiting, line.meeting = line.held + parties, 0, 0
+            state.notify_watchers("hold", line.key, e.Notice.CHANGED)
+        self._lines.save(line)
+        return status
 
     def _count_in(self, line: Line, hold: Hold) -> None:
         """A holder came."""
@@ -207,7 +244,7 @@ class Holds(Places[Hold]):
         if hold is None or line is None:
             return e.Reply.UNKNOWN
         if hold.waits:
-            return e.Queued(hold.place - line.head + 1, self._state.ask_again_in())
+            return e.Queued(hold.place - line.head + 1, self._state.ask_again_in(), line.meeting)
         return e.Granted(hold.place)
 
     def _token(self, hold: Hold, /) -> int:

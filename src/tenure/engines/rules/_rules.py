@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 import tenure.engine as e
 
-from ._barriers import PARTICIPANTS, Barriers
 from ._claims import CLAIMERS, Claims
 from ._families import Families
 from ._holds import HOLDS, Holds
@@ -44,7 +43,6 @@ class Rules:
     """
 
     rates: Rates
-    barriers: Barriers
     holds: Holds
     claims: Claims
     settling: Settling
@@ -63,7 +61,6 @@ class Rules:
         admin: Callable[[Takers, Settling, Families], object],
     ) -> None:
         rates = self.rates = Rates(state)
-        barriers = self.barriers = Barriers(state)
         holds = self.holds = Holds(state)
         claims = self.claims = Claims(state)
         room = Room(state, queues)
@@ -77,14 +74,13 @@ class Rules:
             [
                 (_first_of_session(state, HOLDS), holds.drop),
                 (_first_of_session(state, CLAIMERS), claims.drop),
-                (_first_of_session(state, PARTICIPANTS), barriers.drop),
                 (_first_of_session(state, PRODUCERS), room.drop),
                 (rows.first_of_session, settling.drop),
                 (_first_of_session(state, TAKERS), takers.drop),
                 (state.first_watch, state.unwatch),
             ],
         )
-        readers = (holds, claims, barriers, rates, room, takers, tasks, families, rows, survey)
+        readers = (holds, claims, rates, room, takers, tasks, families, rows, survey)
         self.handlers = e.handlers(
             sessions=self.sessions,
             holds=holds,
@@ -94,7 +90,6 @@ class Rules:
             admin=admin(takers, settling, families),
             families=families,
             rates=rates,
-            barriers=barriers,
             scans=Scans(state, *readers),
         )
 

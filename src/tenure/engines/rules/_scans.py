@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 import tenure.engine as e
 
-from ._barriers import PARTICIPANTS, Barriers
 from ._claims import CLAIMERS, Claims
 from ._families import Families
 from ._holds import HOLDS, Holds
@@ -40,7 +39,6 @@ class Scans:
         state: State,
         holds: Holds,
         claims: Claims,
-        barriers: Barriers,
         rates: Rates,
         room: Room,
         takers: Takers,
@@ -54,7 +52,6 @@ class Scans:
         self._families = (
             (state.table(HOLDS), holds.item),
             (state.table(CLAIMERS), claims.item),
-            (state.table(PARTICIPANTS), barriers.item),
             (state.table(PRODUCERS), room.item),
             None,
             (state.table(TAKERS), takers.item),
@@ -67,7 +64,6 @@ class Scans:
             e.HOLDERS: holds.holders,
             e.RESOURCES: claims.resources,
             e.LIMITER: rates.limiter,
-            e.BARRIER: barriers.barrier,
             **dict.fromkeys(e.TASKS.values(), tasks.listed),
             e.TASK: tasks.one,
             e.KEYED_TASK: tasks.one,

@@ -9,7 +9,7 @@ import tenure.engine as e
 
 from ._tables import Layout, Table
 
-News = e.Granted | e.Claimed | e.Tripped | e.Broken | e.Notice
+News = e.Granted | e.Claimed | e.Notice
 """The subject of a hint."""
 
 Moment: TypeAlias = Any

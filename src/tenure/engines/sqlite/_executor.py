@@ -137,7 +137,6 @@ class Executor:
         self._rows.forget_records()
         for what, forget in (
             ("limiter", rules.rates.forget),
-            ("barrier", rules.barriers.forget),
             ("family", rules.families.forget),
         ):
             due = getattr(state.soonest, what)

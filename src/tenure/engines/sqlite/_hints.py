@@ -50,7 +50,7 @@ class Mailbox:
         return hints
 
 
-def _encode(news: e.Granted | e.Claimed | e.Tripped | e.Broken | e.Notice) -> str:
+def _encode(news: e.Granted | e.Claimed | e.Notice) -> str:
     match news:
         case e.Notice():
             parts: tuple[Any, ...] = ("notice", news.value)
@@ -58,23 +58,15 @@ def _encode(news: e.Granted | e.Claimed | e.Tripped | e.Broken | e.Notice) -> st
             parts = ("granted", token)
         case e.Claimed(resource, metadata, token):
             parts = ("claimed", resource, encode(metadata), token)
-        case e.Tripped(generation, place):
-            parts = ("tripped", generation, place)
-        case e.Broken(generation):
-            parts = ("broken", generation)
     return json.dumps(parts)
 
 
-def _decode(text: str) -> e.Granted | e.Claimed | e.Tripped | e.Broken | e.Notice:
+def _decode(text: str) -> e.Granted | e.Claimed | e.Notice:
     match json.loads(text):
         case ["granted", token]:
             return e.Granted(token)
         case ["claimed", resource, metadata, token]:
             return e.Claimed(resource, decode(metadata), token)
-        case ["tripped", generation, place]:
-            return e.Tripped(generation, place)
-        case ["broken", generation]:
-            return e.Broken(generation)
         case [_, notice]:
             return e.Notice(notice)
         case _:

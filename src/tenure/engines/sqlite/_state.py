@@ -32,7 +32,7 @@ class Soonest:
     The time for sessions is on the clock of the boot, the other times are on the clock of the wall.
 
     The next session ends, task expires, dead letter is to be deleted, resource has rested, record and limiter are
-    outdated; the next barrier and queue are to be looked at; a sweep goes on, a wait for an entry ends, and entries are
+    outdated; the next queue is to be looked at; a sweep goes on, a wait for an entry ends, and entries are
     to be forgotten.
     """
 
@@ -42,7 +42,6 @@ class Soonest:
     rest: float | None = None
     record: int | None = None
     limiter: float | None = None
-    barrier: float | None = None
     queue: int | None = None
     sweep: float | None = None
     timeout: float | None = None
@@ -98,12 +97,12 @@ class State:
         self.boot = int(self._clocks.boot() * 1e6)
         row = self.db.execute(SESSIONS.beginning).fetchone()
         self.last, self._stored = Counters(*row[:3]), Counters(*row[:3])
-        self.soonest = Soonest(*row[3:11])
-        if row[11]:
+        self.soonest = Soonest(*row[3:10])
+        if row[10]:
             self.soonest.sweep, self.soonest.timeout, self.soonest.family = self.one(SESSIONS.families)
         if self.soonest.sweep is not None:  # each process pauses by itself
             self.soonest.sweep = min(self._sweep_at, self.now + e.SWEEP_PAUSE)
-        self.watching, self.following, unserved = map(bool, row[12:])
+        self.watching, self.following, unserved = map(bool, row[11:])
         self.soonest.line = self.now if unserved else None
         self.hints = []
         self._sessions = {}

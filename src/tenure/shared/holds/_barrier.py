@@ -23,7 +23,7 @@ from tenure.waiting import checkpoint, now
 
 class Arrival(NamedTuple):
     """The arrival of all parties: in this `generation` of the barrier, this party at `place`, from 0 to `parties`
-    - 1.
+    - 1. Later generations have greater numbers.
     """
 
     generation: int
@@ -34,11 +34,10 @@ class Arrival(NamedTuple):
 class BarrierStatistics:
     """A barrier at one moment, as the engine has it.
 
-    Of `parties` (0 if no party has ever arrived) `waiting` wait in this `generation`, unless it is `broken`.
+    Of `parties` (0 if no party waits) `waiting` wait, unless it is `broken`.
     """
 
     parties: int
-    generation: int
     waiting: int
     broken: bool
 
@@ -50,7 +49,7 @@ class Barrier:
     when its `ttl` has passed), breaks the generation: all calls get `BarrierBroken`, those that wait and those that
     come, until `reset`. With "drop" it is forgotten, and the others wait on for another. A party that fails or dies
     before it calls `wait` is not noticed: call `abort` for it, or limit the wait. Everybody must agree on `parties`
-    (`CapacityMismatch`) and on `on_departure` (what the first to arrive says counts).
+    (`CapacityMismatch`) and on `on_departure` (what a party says counts for its own departure).
 
     Thread safety: none; a description, to be shared between tasks. Source: the broken state comes from Java's
     `CyclicBarrier`.
@@ -71,7 +70,9 @@ class Barrier:
             raise ValueError(f'on_departure must be "break" or "drop", not {on_departure!r}')
         self._store = handle_of(store)
         self.parties: int = check_count("parties", parties)
-        self._request = _Party(self._store.key("barrier", name), self.parties, on_departure)
+        self._request = _Party(
+            self._store.key("barrier", name), self.parties, e.DROP if on_departure == "drop" else b""
+        )
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
         self.name: str = name
         self.on_departure: Literal["break", "drop"] = on_departure
@@ -94,19 +95,22 @@ class Barrier:
             session = await self._come()
             attempt = self._store.acquisitions.attempt(self._request, session)
             try:
-                outcome = await attempt.answer()
+                outcome = await attempt.answer(again=False)
                 if outcome is e.Reply.GONE:
                     outcome = await self._after_the_loss(attempt)
             except BaseException as problem:
                 outcome = await self._leave(attempt)
-                if not (isinstance(outcome, e.Tripped) and _gives_way(problem)):
+                if not (isinstance(outcome, e.Granted) and _gives_way(problem)):
                     raise
             else:
                 attempt.withdraw()  # the engine need not remember the outcome any longer
+            finally:
+                attempt.forget()  # not before: a release of what was granted meanwhile would take the answer
             match outcome:
-                case e.Tripped():
-                    return Arrival(outcome.generation, outcome.place)
-                case e.Mismatch():
+                case e.Granted(token):
+                    place = token % self.parties
+                    return Arrival(token - place, place)
+                case e.Mismatch() if outcome.stored != e.BROKEN:
                     raise CapacityMismatch(self._request.key, asked=self.parties, stored=outcome.stored)
                 case e.Reply() if outcome is e.Reply.GONE or self.on_departure == "drop":
                     session.lose("gone")  # and arrive under another one
@@ -123,24 +127,21 @@ class Barrier:
         """
         self._store.home.running()
         with anyio.CancelScope(shield=True):
-            await self._store.call(e.ResetBarrier(self._request.key, self.parties))
+            await self._store.call(e.Resize(self._request.key, e.BROKEN))
 
     async def reset(self) -> None:
         """Begin a new generation, broken or not: calls that wait get `BarrierBroken`, those that come do not.
 
-        Raises `EngineError`, `StoreClosed`. Cancellation: it may or may not be applied.
+        Raises `EngineError`, `StoreClosed`. Cancellation: it may or may not be applied, or the barrier stays broken.
         """
-        await self._store.call(e.ResetBarrier(self._request.key))
+        await self._store.call(e.Resize(self._request.key, e.BROKEN))
+        await self._store.call(e.Resize(self._request.key, 0))
 
     async def statistics(self) -> BarrierStatistics:
         """The state of the barrier. Raises `EngineError`, `StoreClosed`."""
-        status = await self._status()
-        return BarrierStatistics(status.parties, status.generation, status.waiting, status.broken)
-
-    async def _status(self, *, patient: bool = False) -> e.BarrierStatus:
-        scan = e.Scan(e.BARRIER, self._request.key)
-        (status,) = (await read_pages(self._store, scan, patient=patient)).rows
-        return status
+        page = await read_pages(self._store, e.Scan(e.HOLDERS, self._request.key))
+        waiting = len(page.waiting)
+        return BarrierStatistics(page.capacity if waiting else 0, waiting, page.capacity == e.BROKEN)
 
     async def _come(self) -> Session:
         """The session to arrive under; a cancelled party must not arrive, since it may be the last."""
@@ -158,7 +159,7 @@ class Barrier:
         """Break the generation for a party that never arrived."""
         if self.on_departure == "break":
             answered = anyio.Event()
-            operation = e.ResetBarrier(self._request.key, self.parties)
+            operation = e.Resize(self._request.key, e.BROKEN)
             call = self._store.send(operation, lambda _: answered.set())
             with anyio.move_on_after(self._store.settle_timeout, shield=True):
                 await answered.wait()
@@ -168,31 +169,25 @@ class Barrier:
 
     async def _leave(self, attempt: Acquisition) -> Any:
         if attempt.never_applied and not attempt.ended:
-            self._store.acquisitions.by_name.pop(attempt.name)
             attempt.end()
             return await self._depart()
         withdrawal = attempt.withdraw()
         await withdrawal.wait(self._store.settle_timeout)
         return withdrawal.answer
 
-    async def _after_the_loss(self, attempt: Acquisition) -> e.ArrivalAnswer:
+    async def _after_the_loss(self, attempt: Acquisition) -> e.Granted | e.Reply:
         """The session is lost: what has become of the arrival. GONE: it never was one."""
         never_applied, waited = attempt.never_applied, attempt.queued
         attempt.end()
         if never_applied:
             return e.Reply.GONE
-        answer = await self._store.call(e.Withdraw(self._request.key, attempt.name), patient=True)
+        answer = await self._store.call(e.Release(self._request.key, attempt.name), patient=True)
         if answer is not e.Reply.UNKNOWN:
             return answer
-        # it went with the session; in this generation, if that has not tripped. A barrier that was forgotten may
-        # have tripped before: it has no parties now, or was born again.
-        now = await self._status(patient=True)
-        if (
-            isinstance(waited, e.Waiting)
-            and now.parties
-            and (waited.born, waited.generation) == (now.born, now.generation)
-        ):
-            return e.Reply.WITHDRAWN
+        # it went with the session; before the parties met, if the others still wait, or were told
+        now = await read_pages(self._store, e.Scan(e.HOLDERS, self._request.key), 1, patient=True)
+        if waited is not None and waited.meeting == now.meeting:
+            return e.Reply.LEFT
         raise OutcomeUnknown(self._request.key, "arriving")
 
 
@@ -202,13 +197,13 @@ class _Party:
 
     key: str
     parties: int
-    on_departure: str
+    value: bytes
 
     def ask(self, session: str, name: str) -> e.Operation[Any]:
-        return e.Arrive(session, self.key, name, self.parties, self.on_departure)
+        return e.Acquire(session, self.key, name, self.parties, 0, self.value)
 
     def undo(self, name: str) -> e.Operation[Any]:
-        return e.Withdraw(self.key, name)
+        return e.Release(self.key, name)
 
 
 def _gives_way(problem: BaseException) -> bool:

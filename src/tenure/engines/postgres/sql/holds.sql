@@ -1,4 +1,5 @@
--- Holds: weighted capacity with a line, the algorithm under locks, semaphores, read-write locks and elections.
+-- Holds: weighted capacity with a line, the algorithm under locks, semaphores, read-write locks and elections. A barrier is
+-- a line of holds without weight, which is served at once.
 -- Needs: state
 
 -- The row of a key; all is NULL if there is none.
@@ -30,11 +31,12 @@ CREATE FUNCTION tenure.save_line(_now bigint, _l tenure.line) RETURNS boolean LA
 BEGIN
     IF _l.held = 0 AND _l.waiting = 0 AND NOT _l.fixed THEN
         _l.capacity := 0;
+        _l.meeting := 0;
         -- a lock that is used again and again keeps its row
         _l.check_at := coalesce(_l.check_at, _now + 10000000);
     END IF;
     UPDATE tenure.line l SET capacity = _l.capacity, fixed = _l.fixed, used = _l.used, ordinal = _l.ordinal,
-        held = _l.held, waiting = _l.waiting, first_waiter = _l.first_waiter, check_at = _l.check_at,
+        held = _l.held, waiting = _l.waiting, first_waiter = _l.first_waiter, meeting = _l.meeting, check_at = _l.check_at,
         page = l.page + (l.changes % 32 = 31)::int, changes = l.changes + 1
     WHERE l.key = _l.key AND l.page = _l.page;
     RETURN true;
@@ -76,11 +78,12 @@ BEGIN
         RETURN ROW('granted', ARRAY[hold.token], NULL)::tenure.answer;
     END IF;
     RETURN ROW('queued', ARRAY[
-        hold.ordinal + 1 - (tenure.first_waiter(_line)).ordinal, tenure.ask_again_in(_now, NULL)
+        hold.ordinal + 1 - (tenure.first_waiter(_line)).ordinal, tenure.ask_again_in(_now, NULL), _line.meeting
     ], NULL)::tenure.answer;
 END $$;
 
--- Grant to the head of the line for as long as it fits; keep the line. False when the steps did not suffice.
+-- Grant to the head of the line for as long as it fits; keep the line. Arrivals wait on until all are there. False when
+-- the steps did not suffice.
 CREATE FUNCTION tenure.serve_line(_now bigint, _line tenure.line) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     head tenure.hold;
@@ -90,7 +93,8 @@ BEGIN
     WHILE _line.waiting > 0 LOOP
         head := tenure.first_waiter(_line);
         _line.first_waiter := head.ordinal;
-        EXIT WHEN head.weight <= _line.capacity AND _line.used + head.weight > _line.capacity;
+        EXIT WHEN head.weight <= _line.capacity
+            AND (_line.used + head.weight > _line.capacity OR head.weight = 0);
         IF NOT tenure.step() THEN
             INSERT INTO tenure.todo (due, id, name) VALUES (0, 0, _line.key);
             finished := false;
@@ -113,15 +117,49 @@ BEGIN
     RETURN finished;
 END $$;
 
--- Release, or leave the line; call `begin_steps` before. -> released, left, unknown; more: the steps did not suffice
-CREATE FUNCTION tenure.remove_hold(_now bigint, _key bytea, _holder bytea) RETURNS text LANGUAGE plpgsql AS $$
+-- An arrival joined the line: if it completes the parties, all are granted at once. The tokens follow one another from a
+-- multiple of the capacity.
+CREATE FUNCTION tenure.gather(_now bigint, _line tenure.line, _holder bytea) RETURNS tenure.answer
+LANGUAGE plpgsql AS $$
+DECLARE
+    party tenure.hold;
+    fresh bigint;
+BEGIN
+    IF _line.meeting = 0 THEN
+        _line.meeting := tenure.new_tokens(_now, 1);
+    END IF;
+    IF _line.waiting = _line.capacity THEN
+        fresh := tenure.new_tokens(_now, 2 * _line.capacity - 1);
+        fresh := (fresh + _line.capacity - 1) / _line.capacity * _line.capacity;
+        FOR party IN SELECT * FROM tenure.hold h
+            WHERE h.key = _line.key AND h.token = 0 AND h.ordinal >= _line.first_waiter ORDER BY h.ordinal
+        LOOP
+            UPDATE tenure.hold h SET token = fresh, since = _now WHERE h.key = _line.key AND h.holder = party.holder;
+            IF party.holder <> _holder THEN
+                PERFORM tenure.hint(party.process, _line.key, party.holder, 'granted', ' ' || fresh);
+            END IF;
+            fresh := fresh + 1;
+        END LOOP;
+        _line.held := _line.held + _line.waiting;
+        _line.waiting := 0;
+        _line.meeting := 0;
+        PERFORM tenure.notify_watchers('hold', _line.key, 0, '', 'changed');
+    END IF;
+    PERFORM tenure.save_line(_now, _line);
+    RETURN tenure.holder_status(_now, _line, _holder);
+END $$;
+
+-- Release, or leave the line; call `begin_steps` before. -> released, granted(token) of an arrival, left, unknown; more: the
+-- steps did not suffice
+CREATE FUNCTION tenure.remove_hold(_now bigint, _key bytea, _holder bytea) RETURNS tenure.answer
+LANGUAGE plpgsql AS $$
 DECLARE
     hold tenure.hold;
     line tenure.line;
 BEGIN
     DELETE FROM tenure.hold h WHERE h.key = _key AND h.holder = _holder RETURNING * INTO hold;
     IF NOT FOUND THEN
-        RETURN 'unknown';
+        RETURN tenure.reply('unknown');
     END IF;
     line := tenure.line_of(_key);
     IF hold.token > 0 THEN
@@ -130,12 +168,17 @@ BEGIN
         PERFORM tenure.notify_watchers('hold', _key, 0, '', 'changed');
     ELSE
         line.waiting := line.waiting - 1;
+        IF hold.weight = 0 AND hold.value <> 'drop' THEN
+            line.capacity := -1;
+            line.fixed := true;
+        END IF;
     END IF;
-    RETURN CASE
-        WHEN NOT tenure.serve_line(_now, line) THEN 'more'
-        WHEN hold.token > 0 THEN 'released'
-        ELSE 'left'
-    END;
+    IF NOT tenure.serve_line(_now, line) THEN
+        RETURN tenure.reply('more');
+    ELSIF hold.token > 0 AND hold.weight = 0 THEN
+        RETURN ROW('granted', ARRAY[hold.token], NULL)::tenure.answer;
+    END IF;
+    RETURN tenure.reply(CASE WHEN hold.token > 0 THEN 'released' ELSE 'left' END);
 END $$;
 
 -- -> granted(token), queued(place, again), mismatch(stored), refused, gone, more
@@ -165,10 +208,10 @@ BEGIN
     known := tenure.holder_status(now, line, _holder);
     IF known.word <> 'unknown' THEN
         RETURN known;
-    ELSIF (line.held > 0 OR line.waiting > 0 OR line.fixed) AND line.capacity <> _capacity THEN
+    ELSIF line.capacity <> _capacity AND (line.held > 0 AND _weight > 0 OR line.waiting > 0 OR line.fixed) THEN
         RETURN ROW('mismatch', ARRAY[line.capacity], NULL)::tenure.answer;
     END IF;
-    fits := coalesce(line.waiting, 0) = 0 AND coalesce(line.used, 0) + _weight <= _capacity;
+    fits := _weight > 0 AND coalesce(line.waiting, 0) = 0 AND coalesce(line.used, 0) + _weight <= _capacity;
     IF NOT fits AND NOT _wait THEN
         RETURN tenure.reply('refused');
     END IF;
@@ -185,9 +228,12 @@ BEGIN
         line.first_waiter := CASE line.waiting WHEN 0 THEN line.ordinal ELSE line.first_waiter END;
         line.waiting := line.waiting + 1;
     END IF;
-    ok := tenure.save_line(now, line);
     INSERT INTO tenure.hold (key, holder, session, process, weight, value, ordinal, since, token)
     VALUES (_key, _holder, mine.id, mine.process, _weight, _value, line.ordinal, now, fresh);
+    IF _weight = 0 THEN
+        RETURN tenure.gather(now, line, _holder);
+    END IF;
+    ok := tenure.save_line(now, line);
     IF fits THEN
         RETURN ROW('granted', ARRAY[fresh], NULL)::tenure.answer;
     END IF;
@@ -213,7 +259,7 @@ BEGIN
     END IF;
 END $$;
 
--- -> released, left, unknown, more
+-- -> released, granted(token), left, unknown, more
 CREATE FUNCTION tenure.release(_clock bigint, _cap bigint, _key bytea, _holder bytea)
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -223,7 +269,7 @@ BEGIN
         RETURN tenure.reply('more');
     END IF;
     PERFORM tenure.begin_steps(_cap);
-    RETURN tenure.reply(tenure.remove_hold(now, _key, _holder));
+    RETURN tenure.remove_hold(now, _key, _holder);
 END $$;
 
 -- -> ok, refused, more
@@ -261,10 +307,10 @@ BEGIN
     END IF;
     PERFORM tenure.hint(whose, _key, _holder, 'broken');
     PERFORM tenure.begin_steps(_cap);
-    RETURN tenure.reply(CASE tenure.remove_hold(now, _key, _holder) WHEN 'more' THEN 'more' ELSE 'ok' END);
+    RETURN tenure.reply(CASE (tenure.remove_hold(now, _key, _holder)).word WHEN 'more' THEN 'more' ELSE 'ok' END);
 END $$;
 
--- -> ok, more
+-- -> ok, refused, more
 CREATE FUNCTION tenure.resize(_clock bigint, _cap bigint, _key bytea, _capacity bigint)
 RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -275,7 +321,11 @@ BEGIN
         RETURN tenure.reply('more');
     END IF;
     PERFORM tenure.begin_steps(_cap);
-    line := tenure.use_line(tenure.line_of(_key), _key, _capacity);
-    line.fixed := true;
+    line := tenure.line_of(_key);
+    IF _capacity = 0 AND (line.used > 0 OR line.waiting > 0) THEN
+        RETURN tenure.reply('refused');
+    END IF;
+    line := tenure.use_line(line, _key, _capacity);
+    line.fixed := _capacity <> 0;
     RETURN tenure.reply(CASE WHEN tenure.serve_line(now, line) THEN 'ok' ELSE 'more' END);
 END $$;

@@ -1,9 +1,9 @@
 -- Scans: pages of the rows of an index. `scan` returns index(limit; index), then what a function returns that reads an index:
 -- page(...), which says more of the object, and rows: row(...), or skip(...), which is passed over; one more than the page
 -- has room for. A row ends with its place in the index, which the client sends to go on behind it.
--- Needs: counters, families, holds, keys, paces, rates, records, sessions, state, tasks
+-- Needs: families, holds, keys, paces, rates, records, sessions, state, tasks
 
--- The holders of a key and its waiters. -> page(capacity, used), row(token, weight, age, 1 if it waits, token or place in the
+-- The holders of a key and its waiters. -> page(capacity, used, meeting), row(token, weight, age, 1 if it waits, token or place in the
 -- line; process, holder, value)
 CREATE FUNCTION tenure.list_holders(_now bigint, _key bytea, _after bigint[], _limit bigint)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
@@ -12,7 +12,8 @@ DECLARE
     listed bigint := 0;
 BEGIN
     line := tenure.line_of(_key);
-    RETURN NEXT ROW('page', ARRAY[coalesce(line.capacity, 0), coalesce(line.used, 0)], NULL)::tenure.answer;
+    RETURN NEXT ROW('page', ARRAY[coalesce(line.capacity, 0), coalesce(line.used, 0), coalesce(line.meeting, 0)],
+        NULL)::tenure.answer;
     IF coalesce(_after[1], 0) = 0 THEN
         RETURN QUERY SELECT 'row', ARRAY[h.token, h.weight, greatest(0, _now - h.since), 0, h.token],
                 ARRAY[h.process, h.holder, h.value]
@@ -60,23 +61,6 @@ BEGIN
         END IF;
     END LOOP;
     RETURN ROW('row', NULL, status)::tenure.answer;
-END $$;
-
--- -> row(parties, generation, waiting, 1 if it is broken, born)
-CREATE FUNCTION tenure.barrier_status(_now bigint, _key bytea) RETURNS tenure.answer LANGUAGE plpgsql AS $$
-DECLARE
-    barrier tenure.barrier;
-BEGIN
-    PERFORM tenure.tidy_barrier(_now, _key);
-    SELECT * INTO barrier FROM tenure.barrier b WHERE b.key = _key;
-    IF NOT FOUND THEN
-        RETURN ROW('row', ARRAY[0, 0, 0, 0, 0], NULL)::tenure.answer;
-    END IF;
-    RETURN ROW('row', ARRAY[
-        barrier.parties, barrier.generation,
-        (SELECT count(*) FROM tenure.participant p WHERE p.key = _key AND p.outcome IS NULL), barrier.broken::int,
-        barrier.born
-    ], NULL)::tenure.answer;
 END $$;
 
 -- A record, and of a task with a family or a deadline also the parent, how many children are unfinished and how much
@@ -398,10 +382,9 @@ BEGIN
         WHEN _index = 'session' THEN
             RETURN QUERY SELECT * FROM tenure.list_items(
                 session, coalesce(_after[1], 0), coalesce(_after[2], 0), _limit);
-        WHEN _index IN ('limiter', 'barrier', 'health') THEN
+        WHEN _index IN ('limiter', 'health') THEN
             RETURN NEXT tenure.reply('page');
-            RETURN NEXT CASE _index WHEN 'limiter' THEN tenure.limiter_status(now, _key)
-                WHEN 'barrier' THEN tenure.barrier_status(now, _key) ELSE tenure.health(now) END;
+            RETURN NEXT CASE _index WHEN 'limiter' THEN tenure.limiter_status(now, _key) ELSE tenure.health(now) END;
         WHEN _of = '' THEN
             RETURN QUERY SELECT * FROM tenure.list_names(now, _index, _only, _behind, _limit);
         ELSE

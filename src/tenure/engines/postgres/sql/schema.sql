@@ -97,7 +97,8 @@ CREATE TABLE tenure.watch (
 CREATE INDEX watch_session ON tenure.watch (session, made);
 
 -- The state of a key. A row without holders and waiters that is not `fixed` has a capacity of 0, and stays until
--- `check_at`. No waiter has an ordinal below `first_waiter`.
+-- `check_at`. No waiter has an ordinal below `first_waiter`. `meeting` is the token of the meeting for which arrivals wait, or
+-- which they broke; 0 if there is none.
 CREATE TABLE tenure.line (
     key bytea NOT NULL,
     capacity bigint NOT NULL,
@@ -107,6 +108,7 @@ CREATE TABLE tenure.line (
     held bigint NOT NULL,
     waiting bigint NOT NULL,
     first_waiter bigint NOT NULL,
+    meeting bigint NOT NULL DEFAULT 0,
     check_at bigint,
     page bigint NOT NULL DEFAULT 0,
     changes bigint NOT NULL DEFAULT 0,
@@ -219,33 +221,6 @@ CREATE TABLE tenure.limiter_waiter (
     PRIMARY KEY (key, process)
 ) WITH (fillfactor = 50);
 CREATE INDEX limiter_waiter_due ON tenure.limiter_waiter (key, due);
-
-CREATE TABLE tenure.barrier (
-    key bytea PRIMARY KEY,
-    parties bigint NOT NULL,
-    on_departure text NOT NULL,
-    generation bigint NOT NULL DEFAULT 0,
-    broken boolean NOT NULL DEFAULT false,
-    keep_until bigint NOT NULL DEFAULT 0,
-    check_at bigint,
-    born bigint NOT NULL DEFAULT 0
-) WITH (fillfactor = 50);
-CREATE INDEX barrier_check ON tenure.barrier (check_at) WHERE check_at IS NOT NULL;
-
--- A participant that has arrived: it waits while there is no outcome.
-CREATE TABLE tenure.participant (
-    key bytea NOT NULL,
-    name bytea NOT NULL,
-    session bigint NOT NULL,
-    process bytea NOT NULL,
-    outcome text,
-    generation bigint NOT NULL DEFAULT 0,
-    place bigint NOT NULL DEFAULT 0,
-    made bigint NOT NULL DEFAULT nextval('tenure.last_made'),
-    PRIMARY KEY (key, name)
-);
-CREATE INDEX participant_waits ON tenure.participant (key, made) WHERE outcome IS NULL;
-CREATE INDEX participant_session ON tenure.participant (session, made);
 
 -- The counters of a queue. `waiting` and `delayed` are as the tasks stand in their orders, `live` are all unfinished;
 -- `suspended` and `ending` ones are in no order. `lasting` are records that are kept for good. `awaited`: a client may

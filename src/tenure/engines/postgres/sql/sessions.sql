@@ -60,10 +60,6 @@ BEGIN
             WHERE t.session = _session AND (1, t.made) > (_rank, _number)
             ORDER BY t.made LIMIT _limit)
         UNION ALL
-        (SELECT 2, t.made, 'arrivals', t.key, t.name, t.outcome IS NOT NULL, 0
-            FROM tenure.participant t WHERE t.session = _session AND (2, t.made) > (_rank, _number)
-            ORDER BY t.made LIMIT _limit)
-        UNION ALL
         (SELECT 3, t.made, 'producers', t.queue, t.name, t.reserved, 0
             FROM tenure.producer t WHERE t.session = _session AND (3, t.made) > (_rank, _number)
             ORDER BY t.made LIMIT _limit)

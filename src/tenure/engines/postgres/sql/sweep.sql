@@ -1,21 +1,19 @@
 -- Clears up what time has made due: lines left unserved, ends of children that could not be told, expired sessions,
 -- tasks and dead letters, sweeps of children, timeouts, then rests, in the order of their times. One sweeper at a
 -- time. It waits for the lock of a session only while it has none of an object.
--- Needs: claims, counters, families, holds, keys, rates, sessions, state, tasks
+-- Needs: claims, families, holds, keys, rates, sessions, state, tasks
 
 -- Give up one of the things that a session has. False if the steps did not suffice.
 CREATE FUNCTION tenure.drop_belonging(_now bigint, _session bigint, _item tenure.belonging) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM tenure.lock(CASE _item.family WHEN 'holds' THEN 'hold' WHEN 'claims' THEN 'pool'
-        WHEN 'arrivals' THEN 'barrier' ELSE 'queue' END, _item.key) WHERE _item.family <> 'watches';
+        ELSE 'queue' END, _item.key) WHERE _item.family <> 'watches';
     CASE _item.family
         WHEN 'holds' THEN
-            RETURN tenure.remove_hold(_now, _item.key, _item.name) <> 'more';
+            RETURN (tenure.remove_hold(_now, _item.key, _item.name)).word <> 'more';
         WHEN 'claims' THEN
             PERFORM tenure.remove_claim(_now, _item.key, _item.name, true);
-        WHEN 'arrivals' THEN
-            PERFORM tenure.remove_participant(_now, _item.key, _item.name);
         WHEN 'producers' THEN
             PERFORM tenure.remove_producer(_now, _item.key, _item.name);
         WHEN 'tasks' THEN
@@ -125,7 +123,7 @@ BEGIN
 END $$;
 
 -- Delete a few rows of each kind that are no longer needed: numbered answers, records of endings, limiters, lines,
--- barriers, queues, entries. It does not wait for locks: locked rows are left for another time.
+-- queues, entries. It does not wait for locks: locked rows are left for another time.
 --
 -- Then move the mark of the due rows, and every ten seconds look from the beginning. -> ok
 CREATE FUNCTION tenure.forget_outdated(_clock bigint, _cap bigint) RETURNS tenure.answer LANGUAGE plpgsql AS $$
@@ -173,16 +171,6 @@ BEGIN
     LOOP
         IF tenure.try_lock('hold', object) THEN
             PERFORM tenure.tidy_line(now, object);
-        END IF;
-        seen := seen + 1;
-    END LOOP;
-    is_more := is_more OR seen = 64;
-    seen := 0;
-    FOR object IN SELECT b.key FROM tenure.barrier b WHERE b.check_at BETWEEN since AND now
-        ORDER BY b.check_at LIMIT 64
-    LOOP
-        IF tenure.try_lock('barrier', object) THEN
-            PERFORM tenure.tidy_barrier(now, object);
         END IF;
         seen := seen + 1;
     END LOOP;

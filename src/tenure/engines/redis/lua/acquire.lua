@@ -7,7 +7,8 @@
 -- capacity; holder, who has all of a capacity of 1}. It has a field for each holder, "@" and its name -> token, since when,
 -- weight, session; and "=" and its name -> the value, if there is one. `waiting` is a sorted set of waiters in the order
 -- in which they came, and `waiter:<holder>` a text about each: 0, since when, weight, session. `held` is a sorted set
--- of the holders of a capacity above 1 by their tokens.
+-- of the holders of a capacity above 1, and of arrivals at a barrier, by their tokens; `meeting` is the token of the meeting
+-- for which arrivals wait, or which they broke.
 
 local key, session, holder, capacity, weight = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local HOLDERS, WAITING = P .. key .. ':holders', P .. key .. ':waiting'
@@ -25,15 +26,16 @@ end
 local used, free = found[3] or '0', not found[4] or found[4] == '0'
 local place = not free and call('ZRANK', WAITING, holder)
 if place then
-    return {'queued', place + 1, shard[2] - NOW}
-elseif found[2] and found[2] ~= capacity then
+    return {'queued', place + 1, shard[2] - NOW, weight == '0' and call('HGET', HOLDERS, 'meeting') or nil}
+elseif found[2] and found[2] ~= capacity
+    and (weight ~= '0' or not free or call('HEXISTS', HOLDERS, 'fixed') == 1) then
     return {'mismatch', tonumber(found[2])}
 end
 if capacity == '1' and weight == '1' then
     free, used = free and used == '0', '1'
 else
     used = used + weight
-    free = free and used <= tonumber(capacity)
+    free = free and used <= tonumber(capacity) and weight ~= '0'
 end
 if not free and ARGV[9] == '0' then
     return 'refused'
@@ -53,6 +55,11 @@ if not free then
         call('HSET', HOLDERS, 'large', 1)
     end
     call('HSET', P .. 'state', 'id', id)
+    if weight == '0' then
+        -- include notify_watchers
+        -- include gather
+        return gather(place, shard[3] or '0000000000000000', shard[2] - NOW)
+    end
     return {'queued', place, shard[2] - NOW}
 end
 local token = shard[3] or '0000000000000000'

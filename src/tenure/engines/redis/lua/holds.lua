@@ -1,5 +1,5 @@
 -- The rest of what can be done with holds; see acquire.lua for the keys. ARGV[3] is the operation.
--- Reads: ask_again_in, hint, notify_watchers, process_of, remove_hold, serve_key
+-- Reads: ask_again_in, hint, notify_watchers, process_of, remove_hold, serve_key, serve_line
 -- Writes: operations
 
 -- ARGV: key, session, holder, ... -> asked: for each what `acquire` answers; gone
@@ -9,10 +9,10 @@ function operations.ask(key)
     end
     local answers = {}
     for i = 6, #ARGV do
-        local about = call('HGET', P .. key .. ':holders', '@' .. ARGV[i])
-        local place = not about and call('ZRANK', P .. key .. ':waiting', ARGV[i])
-        answers[i - 5] = about and 'granted ' .. match(about, '^%d+')
-            or place and {'queued', place + 1, ask_again_in()}
+        local found = call('HMGET', P .. key .. ':holders', '@' .. ARGV[i], 'meeting')
+        local place = not found[1] and call('ZRANK', P .. key .. ':waiting', ARGV[i])
+        answers[i - 5] = found[1] and 'granted ' .. match(found[1], '^%d+')
+            or place and {'queued', place + 1, ask_again_in(), found[2] or nil}
             or 'unknown'
     end
     return {'asked', answers}
@@ -48,11 +48,22 @@ function operations.break_hold(key)
     return 'ok'
 end
 
--- ARGV: key, capacity -> ok
+-- ARGV: key, capacity -> ok, refused
 function operations.resize(key)
     local HOLDERS = P .. key .. ':holders'
-    local holder = call('HGET', HOLDERS, 'holder')
-    if holder and tonumber(call('HGET', HOLDERS, 'used') or 0) > 0 then
+    local found = call('HMGET', HOLDERS, 'holder', 'used', 'waiting', 'watched')
+    local holder, used = found[1], tonumber(found[2] or 0)
+    if ARGV[5] == '0' then
+        if used > 0 or tonumber(found[3] or 0) > 0 then
+            return 'refused'
+        end
+        call('HDEL', HOLDERS, 'fixed', 'holder')
+        call('HSET', HOLDERS, 'capacity', 0)
+        local passed = call('EXISTS', P .. key .. ':held') == 1
+        serve_line(key, {capacity = 0, used = 0, waiting = 0, watched = found[4], passed = passed, gone = {}})
+        return 'ok'
+    end
+    if holder and used > 0 then
         call('ZADD', P .. key .. ':held', match(call('HGET', HOLDERS, '@' .. holder), '^%d+'), holder)
     end
     call('HDEL', HOLDERS, 'holder')

@@ -11,7 +11,7 @@ local HOLDERS = P .. KEY .. ':holders'
 local stored = call('HMGET', HOLDERS, '@' .. HOLDER, 'capacity', 'used', 'waiting', 'fixed', 'watched', 'large')
 if stored[1] and (stored[4] or '0') == '0' and not stored[5] and not stored[6] then
     local weight, session = match(stored[1], '^%d+ %d+ (%d+) (.*)$')
-    if weight == stored[3] then
+    if weight == stored[3] and weight ~= '0' then
         -- the last one, as mostly: nothing else is to be done, and no function to be made
         call('ZREM', P .. session .. ':items', 'hold ' .. HOLDERS .. '\255' .. HOLDER)
         if stored[2] == '1' then

@@ -1,5 +1,5 @@
--- Gives back a holder's part of a key, or its place -> released, left, unknown, more. `found` is the stored value
--- about both, if the caller has read it.
+-- Gives back a holder's part of a key, or its place -> released, or granted with the token of an arrival; left, unknown,
+-- more. `found` is the stored value about both, if the caller has read it.
 -- Reads: is_unfinished, notify_watchers, serve_line
 local function remove_hold(key, holder, found)
     local hash = P .. key .. ':holders'
@@ -9,7 +9,7 @@ local function remove_hold(key, holder, found)
     if not about then
         return 'unknown'
     end
-    local weight, session = match(about, '^%d+ %d+ (%d+) (.*)$')
+    local its_token, weight, session = match(about, '^(%d+) %d+ (%d+) (.*)$')
     call('ZREM', P .. session .. ':items', 'hold ' .. hash .. '\255' .. holder)
     local line = {
         capacity = tonumber(found[2]), used = tonumber(found[3] or 0), waiting = tonumber(waiting), fixed = fixed,
@@ -21,13 +21,20 @@ local function remove_hold(key, holder, found)
             notify_watchers(hash, key, '', 'changed')
         end
         line.used = line.used - weight
-        if line.capacity > 1 or fixed then
+        if line.capacity > 1 or fixed or weight == '0' then
             call('ZREM', P .. key .. ':held', holder)
         end
     else
         line.waiting = line.waiting - 1
         call('ZREM', P .. key .. ':waiting', holder)
     end
+    if weight == '0' then
+        if not is_held and call('HGET', hash, '=' .. holder) ~= 'drop' then
+            line.capacity, line.fixed, line.may_be_large = -1, 1, true
+            call('HSET', hash, 'capacity', -1, 'fixed', 1)
+        end
+        line.passed = call('EXISTS', P .. key .. ':held') == 1
+    end
     serve_line(key, line)
-    return is_unfinished and 'more' or is_held and 'released' or 'left'
+    return is_unfinished and 'more' or not is_held and 'left' or weight == '0' and 'granted ' .. its_token or 'released'
 end

@@ -1,7 +1,7 @@
 -- Reads a page of an index. ARGV[3] is the index; then come the object, the end of the page before ("": none), how many rows
 -- are wanted, to what the index is narrowed, and the session that watches ("": none).
 -- -> the index, its rows, where to go on ("": nowhere), and what more is said of the object; gone
--- Reads: is_full, now, process_of, read_barrier, read_resource, subscribe_once
+-- Reads: is_full, now, process_of, read_resource, subscribe_once
 -- Writes: operations
 
 -- A holder as it is listed, from its stored fields.
@@ -29,7 +29,7 @@ function operations.holders(key)
         local left = limit + 1 - #rows
         return call('ZRANGEBYSCORE', P .. key .. suffix, '(' .. (behind or 0), '+inf', 'WITHSCORES', 'LIMIT', 0, left)
     end
-    local found = call('HMGET', HOLDERS, 'capacity', 'used', 'holder')
+    local found = call('HMGET', HOLDERS, 'capacity', 'used', 'holder', 'meeting')
     local used = tonumber(found[2] or 0)
     if waits ~= '1' and found[3] then
         -- the only holder stands in no set
@@ -48,7 +48,7 @@ function operations.holders(key)
     for i = 1, #waiters, 2 do
         add(waiters[i], call('GET', P .. key .. ':waiter:' .. waiters[i]), '1 ' .. waiters[i + 1])
     end
-    return {'holders', rows, more and last or '', tonumber(found[1] or 0), used}
+    return {'holders', rows, more and last or '', tonumber(found[1] or 0), used, found[4] or '0'}
 end
 
 -- How many wait for a resource.
@@ -65,12 +65,6 @@ function operations.resources(pool)
         }
     end
     return {'resources', rows, #names > limit and names[limit] or '', call('ZCARD', P .. pool .. ':claiming')}
-end
-
-function operations.barrier(key)
-    local barrier = read_barrier(key)
-    local broken = barrier.broken and 1 or 0
-    return {'barrier', {{barrier.parties or 0, barrier.generation, barrier.arrived, broken, barrier.born or '0'}}, ''}
 end
 
 -- Held off and held in seconds, and the bookings of each limit; `rates.lua` has the key.

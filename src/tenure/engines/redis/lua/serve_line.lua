@@ -1,6 +1,6 @@
 -- Grants to the head of the line of a key for as long as it fits, then writes how the key stands. `line` is {capacity, used,
 -- waiting, fixed, watched; may_be_large: a waiter may want more than the capacity, and has to ask then; gone: the fields of
--- holders that go}.
+-- holders that go; passed: arrivals at a barrier were granted}.
 -- Reads: notify_watchers
 -- Writes: is_unfinished, steps_left, token
 local function serve_line(key, line)
@@ -10,7 +10,7 @@ local function serve_line(key, line)
         local head = call('ZRANGE', WAITING, 0, 0)[1]
         local weight, session = match(call('GET', WAITER .. head) or '0 0 0 ', '^0 %d+ (%d+) (.*)$')
         local too_large = tonumber(weight) > capacity
-        if not too_large and used + weight > capacity then
+        if not too_large and (used + weight > capacity or weight == '0') then
             break
         elseif steps_left == 0 then
             is_unfinished = true
@@ -46,7 +46,7 @@ local function serve_line(key, line)
     if #granted > 0 then
         call('HSET', P .. 'state', 'token', token)
     end
-    if used > 0 or waiting > 0 or line.fixed then
+    if used > 0 or waiting > 0 or line.fixed or line.passed then
         if #gone > 0 then
             call('HDEL', hash, unpack(gone))
         end

@@ -4,7 +4,7 @@
 -- Reads: detach
 -- Writes: id
 
-local CLAIM, ARRIVAL, WATCH = 1e15, 2e15, 6e15
+local CLAIM, WATCH = 1e15, 6e15
 
 local function attach(session, family, item)
     id = id + 1

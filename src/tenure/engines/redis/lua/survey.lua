@@ -1,6 +1,6 @@
 -- Looking around: the names of what there is of a kind, what a session has, and what the server says of itself. ARGV is that
 -- of `scan.lua`.
--- Reads: CAP, now, process_of, read_claim, read_participant
+-- Reads: CAP, now, process_of, read_claim
 -- Writes: operations
 
 local function starts_with(text, prefix)
@@ -122,17 +122,12 @@ function shows.claim(pool, name)
     return claim, claim and claim.token
 end
 
-function shows.arrival(key, name)
-    local _, outcome = read_participant(call('HGET', P .. key .. ':participants', name))
-    return outcome
-end
-
 function shows.producer(name, producer)
     return match(call('HGET', P .. name .. ':producers', producer), '^%d+ 1')
 end
 
 local FAMILIES = {
-    hold = 'holds', claim = 'claims', arrival = 'arrivals', producer = 'producers', tasks = 'tasks', taker = 'takers',
+    hold = 'holds', claim = 'claims', producer = 'producers', tasks = 'tasks', taker = 'takers',
 }
 
 -- Of each item the family, key, name, 1 if it is held, and its token; then the process of the session. To go on, the place

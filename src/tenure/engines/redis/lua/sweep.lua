@@ -4,11 +4,11 @@
 -- ARGV: a session to be ended after that, whatever its time, or nothing -> ok, gone (no such session), more
 -- Reads: cold, end_rest, end_task, ending_of, families, forget_taker, groups, is_late, leave_lessees,
 --     made_families, notify_watchers, now, offer_resource, offer_tasks, purge_dead_letter, read_queue,
---     read_resource, read_task, remove_claim, remove_hold, remove_participant, save_numbers, save_queue,
---     serve_key, set_due, step, unlease, unsubscribe, write, write_endings
+--     read_resource, read_task, remove_claim, remove_hold, save_numbers, save_queue, serve_key, set_due, step,
+--     unlease, unsubscribe, write, write_endings
 -- Writes: is_unfinished, newly_takeable
 
-local droppers = {arrival = remove_participant}
+local droppers = {}
 
 function droppers.hold(of, holder)
     remove_hold(sub(of, #P + 1, -#':holders' - 1), holder)

@@ -79,7 +79,7 @@ CREATE TABLE queue (
   has_groups INTEGER NOT NULL DEFAULT 0
 )
 
--- queue_look: As for barriers.
+-- queue_look: Queues that may be forgotten from then on.
 CREATE INDEX queue_look ON queue (look_at) WHERE look_at IS NOT NULL
 
 -- setting: A field of the record of a queue's settings, as a JSON text.

@@ -1,6 +1,6 @@
 -- beginning: What every batch has to know first.
 -- out: the last token, ending and rank; the soonest end of a session, of a task, of a dead letter and of a rest;
---      the soonest record to forget; the soonest limiter that is as good as new; when to look at a barrier, and at a queue;
+--      the soonest record to forget; the soonest limiter that is as good as new; when to look at a queue;
 --      whether there are families, watches, watches of changes of tasks, and unserved lines
 SELECT last_token, last_ending, last_rank,
   (SELECT min(expires) FROM session),
@@ -9,7 +9,6 @@ SELECT last_token, last_ending, last_rank,
   (SELECT min(rest_until) FROM resource WHERE state = 'resting'),
   (SELECT min(expires) FROM ended WHERE expires IS NOT NULL AND state <> 'dead'),
   (SELECT min(until) FROM limiter),
-  (SELECT min(forget_at) FROM barrier),
   (SELECT min(look_at) FROM queue WHERE look_at IS NOT NULL),
   EXISTS (SELECT 1 FROM family),
   EXISTS (SELECT 1 FROM watch),
