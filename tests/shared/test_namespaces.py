@@ -34,7 +34,7 @@ async def use_alone(store, name, stack):
     assert task.payload == [store.namespace, name]
     assert (await queue.statistics()).put == 1
     assert await RateLimiter(store, name, Limit(0.001)).try_acquire()
-    assert (await Barrier(store, name, 1).wait()).generation == 0
+    assert (await Barrier(store, name, 1).wait()).place == 0
 
 
 @pytest.mark.parametrize("name_of_the_other", ["b", "a-lock", "a.lock", "lock"])

@@ -222,10 +222,10 @@ class Acquisition(Held):
         tries = 0 if self._call is None else self._call.tries
         return tries <= (self._reply is e.Reply.GONE)
 
-    async def answer(self, *, again: bool = True) -> Any:
+    async def answer(self, last: type[e.Notice] | tuple[()] = ()) -> Any:
         """Ask, and wait for an answer that does not say to wait; GONE if the session is lost meanwhile.
 
-        Without `again`, the notice that the place was lost is an answer.
+        A notice asks again, unless it is of the type `last`: the notice is then the answer.
 
         Raises `EngineError`, `StoreClosed`. Cancellation: what was asked for is not undone.
         """
@@ -248,7 +248,7 @@ class Acquisition(Held):
                 finally:
                     # its traceback holds this frame: let go of it, or both wait for the garbage collector
                     del news
-            if not (again and isinstance(news, e.Notice)):
+            if not isinstance(news, e.Notice) or isinstance(news, last):
                 return news
             if self._acquisitions.home.closed:
                 return e.Reply.GONE

@@ -95,7 +95,7 @@ class Barrier:
             session = await self._come()
             attempt = self._store.acquisitions.attempt(self._request, session)
             try:
-                outcome = await attempt.answer(again=False)
+                outcome = await attempt.answer(e.Notice)
                 if outcome is e.Reply.GONE:
                     outcome = await self._after_the_loss(attempt)
             except BaseException as problem:
