@@ -52,12 +52,20 @@ BEFORE_A_MARK = {
     "tasks before their front": """
         SELECT t.id, t.priority, t.ready_at, f.fronts FROM tenure.task t JOIN tenure.queue q ON q.name = t.queue
             LEFT JOIN tenure.task_group g ON g.queue = t.queue AND g.name = t.group_name,
-            LATERAL (SELECT CASE WHEN q.named > 0 THEN g.fronts ELSE q.fronts END) f (fronts)
+            LATERAL (SELECT CASE WHEN q.round > 0 THEN g.fronts ELSE q.fronts END) f (fronts)
         WHERE t.session IS NULL AND NOT t.delayed AND f.fronts IS NOT NULL AND NOT EXISTS (
             SELECT FROM generate_series(1, cardinality(f.fronts), 3) i
             WHERE f.fronts[i] = t.priority AND (f.fronts[i + 1], f.fronts[i + 2]) <= (t.ready_at, t.id))""",
     "turns": """
-        SELECT g.name FROM tenure.task_group g JOIN tenure.queue q ON q.name = g.queue WHERE g.tag < q.virtual_time""",
+        SELECT g.name FROM tenure.task_group g JOIN tenure.queue q ON q.name = g.queue
+        WHERE g.line > 0 AND (g.line <> q.round OR g.rank < q.virtual_time)""",
+    "groups that open": """
+        SELECT g.name FROM tenure.task_group g JOIN tenure.queue q ON q.name = g.queue
+        WHERE g.line = -1 AND (g.rank >= q.first_closed) IS NOT TRUE""",
+    "takeable tasks": """
+        SELECT q.name FROM tenure.queue q
+        WHERE q.takeable <> CASE WHEN q.round = 0 THEN q.waiting
+            ELSE (SELECT sum(g.takeable) FROM tenure.task_group g WHERE g.queue = q.name) END""",
     "fronts out of order": """
         SELECT f.fronts FROM (SELECT q.fronts FROM tenure.queue q UNION ALL SELECT g.fronts FROM tenure.task_group g) f,
             generate_series(4, cardinality(f.fronts), 3) i

@@ -116,6 +116,18 @@ def groups_with_rates(program, cycle):
     program.take(20)
 
 
+def groups_that_are_idle(program, cycle):
+    """One of them at a time has a task, and meanwhile the times of the others have an effect."""
+    if cycle == 0:
+        program.do(set_groups("q", group_rate=e.Rate(0.035)))
+    program.put(e.NewTask(b"p", group=f"group {cycle % 5}"), *[e.NewTask(b"p")] * 20)
+    program.take(20)
+    program.take(1)
+    program.take(0)
+    program.put(e.NewTask(b"p"))
+    program.take(1)
+
+
 def idle_takers(program, _):
     for session in ("w", "v"):
         program.do(e.Exchange(session, next(program.numbers), "q", (), 20, wait=True))
@@ -219,6 +231,7 @@ CYCLE = {
         ),
         *(
             groups_with_rates,
+            groups_that_are_idle,
             idle_takers,
             results,
             followers,
@@ -286,6 +299,28 @@ def test_a_cycle_passes_few_dead_entries(program, postgres_server, cycle):
             if not grown:
                 break
     assert not grown
+
+
+@pytest.mark.parametrize("stays", [True, False], ids=["beside a group that stays", "alone"])
+def test_idle_groups_are_forgotten_when_their_times_have_no_effect(program, stays):
+    def rows():
+        result = program.engine._blocking.exec_(b"SELECT count(*) FROM tenure.task_group WHERE name <> ''")
+        return int(result.get_value(0, 0))
+
+    program.put(e.NewTask(b"p", group="stays" if stays else "", delay=1e5))
+    for i in range(600):
+        program.do(e.SetPaused("q", False, 1.0, f"group {i}"))
+    program.put(e.NewTask(b"p", group="group 0"))
+    assert program.take(1) == ()
+    program.pass_time(0.9)
+    assert program.take(1) == ()
+    assert rows() == 600 + stays
+    program.pass_time(0.2)
+    assert len(program.take(1)) == 1
+    for _ in range(4):
+        program.take(0)
+    assert rows() < 260 if stays else rows() == 0
+    program.engine.check_marks()
 
 
 async def test_an_audit_finds_what_lies_before_the_marks_and_a_second_row(postgres_server):

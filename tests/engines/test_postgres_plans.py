@@ -34,8 +34,8 @@ SCANNED = {"last_token", "meta"}
 
 FEW = ROWS // 10
 FILL = f"""
-    UPDATE tenure.queue SET fronts = NULL, first_due = 0, waiting = {ROWS}, delayed = {FEW}, live = {ROWS + 2 * FEW},
-        put = {ROWS + 4 * FEW}, dead = {FEW}, done = {FEW} WHERE name = 'big';
+    UPDATE tenure.queue SET fronts = NULL, first_due = 0, waiting = {ROWS}, takeable = {ROWS}, delayed = {FEW},
+        live = {ROWS + 2 * FEW}, put = {ROWS + 4 * FEW}, dead = {FEW}, done = {FEW} WHERE name = 'big';
     UPDATE tenure.queue SET max_size = {10 * ROWS + 1000}, revision = 1;
     INSERT INTO tenure.setting SELECT name, 'max_size', '{10 * ROWS + 1000}', 0, '' FROM tenure.queue;
     INSERT INTO tenure.task (id, queue, priority, ready_at, delayed, payload, key, session, process, token, expires)
@@ -60,13 +60,14 @@ FILL = f"""
     INSERT INTO tenure.task (id, queue, priority, ready_at, delayed, payload)
     SELECT nextval('tenure.last_token'), 'due', i % 7, i, true, 'p' FROM generate_series(1, {ROWS}) i;
     UPDATE tenure.queue SET waiting = 2 * {ROWS}, live = 2 * {ROWS}, put = 2 * {ROWS}, named = {ROWS} + 1,
-        groups = {ROWS} + 1, delayed = 0, held = 0, virtual_time = 0, has_groups = true WHERE name = 'groups';
+        groups = {ROWS} + 1, delayed = 0, takeable = 2 * {ROWS}, round = period, virtual_time = 0,
+        has_groups = true WHERE name = 'groups';
     INSERT INTO tenure.task (id, queue, priority, ready_at, payload, group_name)
     SELECT nextval('tenure.last_token'), 'groups', i % 7, i % 1000, 'p',
         CASE WHEN i <= {ROWS} THEN 'long' ELSE 'group ' || i END::bytea
     FROM generate_series(1, 2 * {ROWS}) i;
-    INSERT INTO tenure.task_group (queue, period, name, live, waiting, leased, tag, fronts)
-    SELECT 'groups', q.period, t.group_name, count(*), count(*), 0, 1, NULL
+    INSERT INTO tenure.task_group (queue, period, name, live, waiting, leased, takeable, line, rank, fronts)
+    SELECT 'groups', q.period, t.group_name, count(*), count(*), 0, count(*), q.period, 1, NULL
     FROM tenure.task t, tenure.queue q WHERE t.queue = 'groups' AND q.name = 'groups' GROUP BY 2, 3;
     UPDATE tenure.queue SET live = live + {FEW}, suspended = {FEW} WHERE name = 'big';
     WITH suspended AS (

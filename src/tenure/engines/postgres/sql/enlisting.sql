@@ -47,7 +47,7 @@ BEGIN
         RETURN NULL;
     END IF;
     queue := tenure.use_queue(now, _queue);
-    before := queue.waiting - queue.held;
+    before := queue.takeable;
     parents := ARRAY(SELECT u.token FROM unnest(_settle.ids, _settle.tokens) u (id, token)
         CROSS JOIN LATERAL (SELECT t.kin FROM tenure.task t WHERE t.queue = _queue AND t.id = u.id LIMIT 1) f
         WHERE f.kin AND tenure.unfinished_children(u.id) > 0);
@@ -64,7 +64,7 @@ BEGIN
     END IF;
     settled := tenure.settle_tasks(now, queue, mine, rest);
     queue := settled._q;
-    PERFORM tenure.save_queue(now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
+    PERFORM tenure.save_queue(now, tenure.offer_tasks(queue, queue.takeable - before));
     IF parents = '{}' THEN
         RETURN settled._refused;
     END IF;

@@ -267,7 +267,7 @@ END $$;
 CREATE FUNCTION tenure.resume_task(_now bigint, _queue bytea, _task tenure.task) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     queue tenure.queue := tenure.use_queue(_now, _queue);
-    before bigint := queue.waiting - queue.held;
+    before bigint := queue.takeable;
 BEGIN
     PERFORM tenure.forget_timeout(_task.id);
     UPDATE tenure.family f SET awaited = '', prefix = '', verdict = NULL, sweeps = false WHERE f.task = _task.id;
@@ -275,7 +275,7 @@ BEGIN
         _task.ready_at := least(_task.ready_at, _now);
     END IF;
     queue := tenure.return_task(_now, queue, _task);
-    PERFORM tenure.save_queue(_now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
+    PERFORM tenure.save_queue(_now, tenure.offer_tasks(queue, queue.takeable - before));
 END $$;
 
 -- A child of this name has ended; the queue of the parent is locked.
@@ -380,10 +380,10 @@ BEGIN
         UPDATE tenure.family f SET swept_to = entry.name WHERE f.task = family.task;
         UPDATE tenure.entry e SET swept = true WHERE e.task = entry.task AND e.name = entry.name;
         queue := tenure.use_queue(_now, entry.queue);
-        before := queue.waiting - queue.held;
+        before := queue.takeable;
         visited := tenure.cancel_task(_now, queue, entry.child, 3600000000);
         queue := visited._q;
-        PERFORM tenure.save_queue(_now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
+        PERFORM tenure.save_queue(_now, tenure.offer_tasks(queue, queue.takeable - before));
     END LOOP;
     IF current_setting('tenure.locks', true) = 'wait' THEN
         DELETE FROM tenure.todo t WHERE t.due = 0 AND t.id = -1; -- of the sweeps that these visits have begun

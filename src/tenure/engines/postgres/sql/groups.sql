@@ -1,11 +1,12 @@
 -- Groups of tasks, which take turns: limits, tags, and the lines of producers for room in a group.
 --
--- All of this is for queues in which `named` is above 0. Tasks without a group are one group there, whose name is
--- empty. A group that comes and goes all the time would leave dead rows of one name. So the row of a group stays until
--- the period ends, unless there are many more rows than groups in use.
+-- Groups take turns while one of them has a task or a producer. The tasks without a group are one group then, whose
+-- name is empty. A group is open, or closed until a time, or until something happens. Without tasks it is idle while the
+-- time of its next start has an effect. A group that comes and goes all the time would leave dead rows of one name. So
+-- the row of a group stays until the period ends, unless there are many more rows than groups in use.
 -- Needs: paces, state, takers, tasks
 
--- How many tasks of a group can be taken now.
+-- How many tasks of a group can be taken, as far as its limit and its order go.
 CREATE FUNCTION tenure.takeable(_limit bigint, _name bytea, _waiting bigint, _leased bigint, _rests boolean)
 RETURNS bigint LANGUAGE sql IMMUTABLE
     RETURN CASE WHEN _limit = 0 OR _name = '' THEN _waiting WHEN _rests THEN 0
@@ -24,9 +25,26 @@ BEGIN
         WHERE g.queue = _q.name AND g.period = _q.period AND g.name = _name ORDER BY g.page DESC LIMIT 1);
 END $$;
 
--- These groups changed, by so many for each time that a group is named. `count_tasks` calls it for tasks, which change
--- the counters of the queue too; others call it for producers, which change none of these. `_priorities` has the
--- priority of a task that can be taken now for each name, and no such task was ready before `_ready_at`.
+-- A task of a group or its producer comes: groups take turns from now on.
+CREATE FUNCTION tenure.begin_turns(_q tenure.queue) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+BEGIN
+    _q.has_groups := true;
+    _q.round := nextval('tenure.last_made');
+    -- beside idle groups there is a row in each round: nobody searches for it among those of the rounds before
+    IF _q.live > 0 OR _q.named > 0 THEN
+        INSERT INTO tenure.task_group (queue, period, name, live, waiting, leased, takeable, cost, line, rank, fronts)
+        SELECT _q.name, _q.period, '', _q.live, _q.waiting,
+            _q.live - _q.waiting - _q.delayed - _q.suspended - _q.ending, _q.waiting, c.cost,
+            CASE WHEN _q.waiting > 0 THEN _q.round ELSE 0 END, CASE WHEN _q.waiting > 0 THEN c.cost END, _q.fronts
+        FROM tenure.cost_of(_q, '') c (cost);
+    END IF;
+    RETURN _q;
+END $$;
+
+-- Find anew until when these groups are closed, and how many of their tasks can be taken. They changed by so many for
+-- each time that a group is named. `count_tasks` calls it for tasks, which change the counters of the queue too; others
+-- call it for producers and times, which change none of these. `_priorities` has the priority of a task that can be
+-- taken now for each name, and no such task was ready before `_ready_at`.
 CREATE FUNCTION tenure.regroup(
     _q tenure.queue, _names bytea[], _live bigint, _waiting bigint, _leased bigint, _reserved bigint DEFAULT 0,
     _producers bigint DEFAULT 0, _priorities bigint[] DEFAULT NULL, _ready_at bigint DEFAULT NULL, _id bigint DEFAULT 0
@@ -35,29 +53,15 @@ DECLARE
     changes record;
     most bigint := 256 + 2 * _q.groups;
     gone bigint;
-    -- then as many tasks can be taken as before
-    only_leased constant boolean := _leased <> 0 AND _waiting = 0 AND _q.per_group = 0;
 BEGIN
-    IF _q.named = 0 THEN
-        IF coalesce('' = ALL (_names), true) THEN
-            RETURN _q;
-        ELSIF _q.live > 0 THEN
-            -- those without a group are one from now on
-            INSERT INTO tenure.task_group (queue, period, name, live, waiting, leased, cost, tag, fronts)
-            SELECT _q.name, _q.period, '', _q.live, _q.waiting,
-                _q.live - _q.waiting - _q.delayed - _q.suspended - _q.ending, c.cost,
-                CASE WHEN _q.waiting > 0 THEN c.cost END, _q.fronts
-            FROM tenure.cost_of(_q, '') c (cost);
-        END IF;
-    END IF;
     _q.has_groups := true;
-    IF _live <> 0 AND _q.live = _q.groups AND _q.group_rate IS NULL AND coalesce(_q.paces, 0) = 0
+    IF _live <> 0 AND _q.live = _q.groups AND tenure.is_timeless(_q)
             AND _q.producers = 0 AND _q.reserved = 0 AND cardinality(_names) > 0 THEN
         -- each task is the only one of its group
         IF _leased = -1 THEN
             _q.groups := _q.groups - cardinality(_names);
             IF _q.groups = 0 THEN
-                RETURN tenure.end_period(_q);
+                RETURN tenure.end_turns(_q);
             END IF;
             WITH these AS (
                 SELECT (SELECT o.ctid FROM tenure.task_group o
@@ -82,8 +86,9 @@ BEGIN
             ), fit AS (
                 SELECT count(DISTINCT a.name) = cardinality(_names) AS ok FROM absent a
             )
-            INSERT INTO tenure.task_group (queue, period, name, live, waiting, leased, cost, tag, fronts)
-            SELECT _q.name, _q.period, a.name, 1, 1, 0, c.cost, _q.virtual_time + c.cost,
+            INSERT INTO tenure.task_group
+                (queue, period, name, live, waiting, leased, takeable, cost, line, rank, fronts)
+            SELECT _q.name, _q.period, a.name, 1, 1, 0, 1, c.cost, _q.round, _q.virtual_time + c.cost,
                 ARRAY[a.priority, _ready_at, _id]
             FROM fit CROSS JOIN absent a CROSS JOIN LATERAL (
                 SELECT CASE WHEN _q.weights = 0 THEN 1 ELSE tenure.cost_of(_q, a.name) END AS cost OFFSET 0
@@ -92,6 +97,7 @@ BEGIN
             IF FOUND THEN
                 _q.groups := _q.groups + cardinality(_names);
                 _q.named := _q.named + cardinality(_names);
+                _q.takeable := _q.takeable + cardinality(_names);
                 RETURN _q;
             END IF;
         END IF;
@@ -100,7 +106,8 @@ BEGIN
         SELECT u.name, count(*) AS n, array_agg(u.priority) AS priorities
         FROM unnest(_names, _priorities) u (name, priority) GROUP BY u.name
     ), counted AS (
-        SELECT n.name, n.priorities, g.place, g.live AS former_live, g.held AS former_held, g.tag, g.pinned, g.fronts,
+        SELECT n.name, n.priorities, g.place, g.live AS former_live, coalesce(g.takeable, 0) AS former, g.pinned,
+            g.fronts, g.starts_at, CASE WHEN g.line > 0 THEN g.rank END AS tag,
             coalesce(g.live, 0) + n.n * _live AS live, coalesce(g.waiting, 0) + n.n * _waiting AS waiting,
             coalesce(g.leased, 0) + n.n * _leased AS leased, coalesce(g.reserved, 0) + n.n * _reserved AS reserved,
             coalesce(g.producers, 0) + n.n * _producers AS producers,
@@ -112,27 +119,36 @@ BEGIN
         FROM named n LEFT JOIN LATERAL (
             SELECT o.ctid AS place, o.* FROM tenure.task_group o
             WHERE o.queue = _q.name AND o.period = _q.period AND o.name = n.name ORDER BY o.page DESC LIMIT 1
-        ) g ON true
+        ) g ON true OFFSET 0
+    ), timed AS (
+        SELECT c.*, c.live + c.reserved + c.producers > 0 AS is_used,
+            CASE WHEN c.starts_at IS NOT NULL THEN c.starts_at + tenure.slack_of(_q.group_rate) END AS until,
+            tenure.takeable(_q.per_group, c.name, c.waiting, c.leased, coalesce(
+                c.pinned_is_delayed AND _q.per_group = 1 AND _q.keep_order, false)) AS free
+        FROM counted c OFFSET 0
+    ), lined AS (
+        SELECT t.*, CASE WHEN t.free > 0 THEN CASE WHEN t.starts_at > _q.at + 1 THEN -1 ELSE _q.round END
+            WHEN NOT t.is_used AND t.until > _q.at THEN -2 ELSE 0 END AS line
+        FROM timed t OFFSET 0
     ), now AS (
-        SELECT c.*, c.live + c.reserved + c.producers > 0 OR _q.named < most AS stays,
-            CASE WHEN only_leased AND c.place IS NOT NULL THEN c.waiting - c.former_held ELSE
-                tenure.takeable(_q.per_group, c.name, c.waiting, c.leased, coalesce(
-                c.pinned_is_delayed AND _q.per_group = 1 AND _q.keep_order, false)) END AS free
-        FROM counted c
+        SELECT l.*, l.is_used OR l.line < 0 OR _q.named < most AS stays,
+            CASE WHEN l.line <= 0 THEN 0 WHEN _q.group_rate IS NULL OR l.name = '' THEN l.free ELSE 1 END AS takeable,
+            CASE l.line WHEN 0 THEN NULL WHEN -1 THEN l.starts_at WHEN -2 THEN l.until
+                ELSE coalesce(l.tag, _q.virtual_time + l.cost) END AS rank
+        FROM lined l
     ), gone AS (
         DELETE FROM tenure.task_group g WHERE g.ctid = ANY (ARRAY(SELECT n.place FROM now n WHERE NOT n.stays))
     ), came AS (
         INSERT INTO tenure.task_group
-            (queue, period, name, live, waiting, leased, held, reserved, producers, cost, tag, fronts)
-        SELECT _q.name, _q.period, n.name, n.live, n.waiting, n.leased, n.waiting - n.free, n.reserved, n.producers,
-            n.cost, CASE WHEN n.free > 0 THEN _q.virtual_time + n.cost END,
+            (queue, period, name, live, waiting, leased, takeable, reserved, producers, cost, line, rank, fronts)
+        SELECT _q.name, _q.period, n.name, n.live, n.waiting, n.leased, n.takeable, n.reserved, n.producers,
+            n.cost, n.line, n.rank,
             CASE WHEN n.waiting = 0 THEN '{}' ELSE tenure.with_fronts('{}', n.priorities, _ready_at, _id) END
         FROM now n WHERE n.place IS NULL AND n.stays
     ), changed AS (
-        UPDATE tenure.task_group g SET live = n.live, waiting = n.waiting, leased = n.leased, held = n.waiting - n.free,
+        UPDATE tenure.task_group g SET live = n.live, waiting = n.waiting, leased = n.leased, takeable = n.takeable,
             pinned = CASE WHEN n.pinned_is_delayed IS NULL THEN 0 ELSE n.pinned END, reserved = n.reserved,
-            producers = n.producers,
-            tag = CASE WHEN n.free > 0 THEN coalesce(n.tag, _q.virtual_time + n.cost) END,
+            producers = n.producers, line = n.line, rank = n.rank,
             fronts = CASE WHEN n.waiting = 0 THEN '{}'
                 WHEN _ready_at IS NULL OR n.fronts[1] = ALL (n.priorities) AND n.fronts[2] < _ready_at THEN n.fronts
                 ELSE tenure.with_fronts(n.fronts, n.priorities, _ready_at, _id) END,
@@ -140,34 +156,43 @@ BEGIN
             changes = g.changes + 1
         FROM now n WHERE n.stays AND n.place IS NOT NULL AND g.ctid = n.place
     )
-    SELECT sum(n.waiting - n.free - coalesce(n.former_held, 0)) AS held,
+    SELECT sum(n.takeable - n.former) AS takeable,
+        min(n.rank) FILTER (WHERE n.line = -1) AS closed, min(n.rank) FILTER (WHERE n.line = -2) AS idle,
         sum((n.live > 0)::int - (coalesce(n.former_live, 0) > 0)::int) FILTER (WHERE n.name <> '') AS groups,
         sum(n.stays::int - (n.place IS NOT NULL)::int) FILTER (WHERE n.name <> '') AS named,
         bool_or(n.reserved + n.producers > 0) AS are_awaited
     INTO changes FROM now n;
-    _q.held := _q.held + coalesce(changes.held, 0);
+    _q.takeable := _q.takeable + coalesce(changes.takeable, 0);
+    _q.first_closed := least(_q.first_closed, changes.closed);
+    _q.first_idle := least(_q.first_idle, changes.idle);
     _q.groups := _q.groups + coalesce(changes.groups, 0);
     _q.named := _q.named + coalesce(changes.named, 0);
-    IF (_q.group_rate IS NOT NULL OR _q.paces > 0) AND NOT only_leased AND '' <> ANY (_names) THEN
-        _q := tenure.hold_paced(_q, _names);
-    END IF;
     IF _q.groups = 0 AND _q.reserved = 0 AND _q.producers = 0 AND NOT changes.are_awaited THEN
-        _q := tenure.end_period(_q);
+        _q := tenure.end_turns(_q);
     END IF;
     RETURN _q;
 END $$;
 
--- No group has a task or a producer: the queue has no groups, until a task with a group comes.
-CREATE FUNCTION tenure.end_period(_q tenure.queue) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+-- No group has a task or a producer: groups take no turns, until a task with a group comes. The period ends with the
+-- last idle group.
+CREATE FUNCTION tenure.end_turns(_q tenure.queue) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
     rest record;
 BEGIN
-    SELECT g.fronts, g.waiting INTO rest FROM tenure.task_group g WHERE g.ctid = tenure.place_of_group(_q, '');
-    _q.fronts := CASE WHEN rest.waiting > 0 THEN rest.fronts ELSE '{}' END;
-    DELETE FROM tenure.task_group g WHERE g.queue = _q.name AND g.period = _q.period;
-    _q.period := nextval('tenure.last_made');
-    _q.named := 0;
-    _q.virtual_time := 0;
+    IF _q.round > 0 THEN
+        DELETE FROM tenure.task_group g WHERE g.ctid = tenure.place_of_group(_q, '')
+        RETURNING g.fronts, g.waiting INTO rest;
+        _q.fronts := CASE WHEN rest.waiting > 0 THEN rest.fronts ELSE '{}' END;
+        _q.round := 0;
+        _q.virtual_time := 0;
+        _q.first_closed := NULL;
+    END IF;
+    IF _q.first_idle IS NULL THEN
+        DELETE FROM tenure.task_group g WHERE g.queue = _q.name AND g.period = _q.period;
+        _q.period := nextval('tenure.last_made');
+        _q.named := 0;
+        _q.held_until := NULL;
+    END IF;
     RETURN _q;
 END $$;
 
@@ -180,11 +205,17 @@ CREATE FUNCTION tenure.count_tasks(
     _priorities bigint[] DEFAULT NULL, _ready_at bigint DEFAULT NULL, _id bigint DEFAULT 0
 ) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 BEGIN
-    IF _q.named > 0 OR '' <> ANY (_groups) THEN
+    IF _q.round > 0 OR '' <> ANY (_groups) THEN
+        IF _q.round = 0 THEN
+            _q := tenure.begin_turns(_q);
+        END IF;
         _q.first_grouped := least(_q.first_grouped, _ready_at);
         _q := tenure.regroup(_q, _groups, _live, _waiting, _leased, 0, 0, _priorities, _ready_at, _id);
-    ELSIF _ready_at IS NOT NULL THEN
-        _q.fronts := tenure.with_fronts(_q.fronts, _priorities, _ready_at, _id);
+    ELSE
+        IF _ready_at IS NOT NULL THEN
+            _q.fronts := tenure.with_fronts(_q.fronts, _priorities, _ready_at, _id);
+        END IF;
+        _q.takeable := _q.takeable + _n * _waiting;
     END IF;
     _q.live := _q.live + _n * _live;
     _q.waiting := _q.waiting + _n * _waiting;
@@ -204,8 +235,8 @@ END $$;
 -- The turn of a task that went back untried was none.
 CREATE FUNCTION tenure.refund_turn(_q tenure.queue, _group bytea) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE tenure.task_group g SET tag = greatest(_q.virtual_time, g.tag - g.cost)
-    WHERE g.ctid = tenure.place_of_group(_q, _group) AND g.tag IS NOT NULL;
+    UPDATE tenure.task_group g SET rank = greatest(_q.virtual_time, g.rank - g.cost)
+    WHERE g.ctid = tenure.place_of_group(_q, _group) AND g.line > 0;
 END $$;
 
 -- The groups of the next `_want` tasks have had their turns. -> the queue, and where these tasks are, in order
@@ -217,28 +248,27 @@ CREATE FUNCTION tenure.take_turns(
 ) LANGUAGE plpgsql AS $$
 DECLARE
     sums record;
-    started record;
 BEGIN
     _again := 0;
-    IF _q.live = _q.groups AND _q.group_rate IS NULL AND coalesce(_q.paces, 0) = 0 THEN
+    IF _q.live = _q.groups AND tenure.is_timeless(_q) THEN
         -- each task is the only one of its group
         WITH first AS (
-            SELECT g.name, g.tag, g.ctid AS place, (
+            SELECT g.name, g.rank AS tag, g.ctid AS place, (
                 SELECT o.ctid FROM tenure.task o
                 WHERE o.queue = _q.name AND o.group_name = g.name AND o.session IS NULL AND NOT o.delayed
                     AND o.priority = g.fronts[1] AND (o.ready_at, o.id) >= (g.fronts[2], g.fronts[3])
                 ORDER BY o.ready_at, o.id LIMIT 1
             ) AS task
             FROM tenure.task_group g
-            WHERE g.queue = _q.name AND g.period = _q.period AND g.tag >= _q.virtual_time AND g.tag IS NOT NULL
-            ORDER BY g.tag, g.name LIMIT _want
+            WHERE g.queue = _q.name AND g.line = _q.round AND g.rank >= _q.virtual_time AND g.rank IS NOT NULL
+            ORDER BY g.rank, g.name LIMIT _want
         ), sum AS (
             -- the marks of a group may be older than its task
             SELECT array_agg(f.task ORDER BY f.tag, f.name) AS places, max(f.tag) AS reached,
                 bool_and(f.task IS NOT NULL) AS are_found
             FROM first f
         ), turned AS (
-            UPDATE tenure.task_group g SET waiting = 0, leased = 1, tag = NULL, fronts = '{}',
+            UPDATE tenure.task_group g SET waiting = 0, leased = 1, takeable = 0, line = 0, rank = NULL, fronts = '{}',
                 page = nextval('tenure.last_made'), changes = 0
             WHERE g.ctid = ANY (ARRAY(SELECT f.place FROM first f)) AND (SELECT s.are_found FROM sum s)
         )
@@ -246,42 +276,47 @@ BEGIN
         IF sums.are_found THEN
             _places := sums.places;
             _q.virtual_time := sums.reached;
+            _q.takeable := _q.takeable - cardinality(_places);
             RETURN;
         END IF;
     END IF;
     WITH RECURSIVE first AS (
         -- no tag is below the virtual time: so the index entries of former tags are passed over
-        SELECT g.name, g.tag, g.cost, g.waiting, g.leased, g.held, g.pinned, g.fronts, g.ctid AS place,
-            CASE WHEN _q.group_rate IS NULL OR g.name = '' THEN g.waiting - g.held ELSE least(
+        SELECT g.name, g.rank AS tag, g.cost, g.waiting, g.leased, g.takeable, g.pinned, g.fronts, g.starts_at,
+            g.ctid AS place, CASE WHEN _q.group_rate IS NULL OR g.name = '' THEN g.takeable ELSE least(
                 tenure.takeable(_q.per_group, g.name, g.waiting, g.leased, false),
-                tenure.possible_starts(_q.group_rate, coalesce((SELECT p.starts_at FROM tenure.pace p
-                    WHERE p.ctid = tenure.place_of_pace(_q, g.name)), 0), _now)
+                tenure.possible_starts(_q.group_rate, coalesce(g.starts_at, 0), _now)
             ) END AS most
         FROM tenure.task_group g
-        WHERE g.queue = _q.name AND g.period = _q.period AND g.tag >= _q.virtual_time AND g.tag IS NOT NULL
-        ORDER BY g.tag, g.name LIMIT _want
+        WHERE g.queue = _q.name AND g.line = _q.round AND g.rank >= _q.virtual_time AND g.rank IS NOT NULL
+        ORDER BY g.rank, g.name LIMIT _want
     ), last AS (
         SELECT f.tag, f.name FROM first f ORDER BY f.tag, f.name OFFSET _want - 1
     ), turn AS (
         SELECT f.*, 1::bigint AS n FROM first f
         UNION ALL
-        SELECT t.name, t.tag + t.cost, t.cost, t.waiting, t.leased, t.held, t.pinned, t.fronts, t.place, t.most,
-            t.n + 1
+        SELECT t.name, t.tag + t.cost, t.cost, t.waiting, t.leased, t.takeable, t.pinned, t.fronts, t.starts_at, t.place,
+            t.most, t.n + 1
         FROM turn t
         WHERE t.n < least(t.most, _want)
             AND NOT EXISTS (SELECT FROM last l WHERE (t.tag + t.cost, t.name) > (l.tag, l.name))
     ), taken AS (
-        SELECT p.name, p.place, p.cost, p.held, p.pinned, p.fronts,
+        SELECT p.name, p.place, p.cost, p.takeable AS former, p.pinned, p.fronts,
             p.pinned > 0 AND _q.per_group = 1 AND _q.keep_order AS is_pinned,
             array_agg(p.tag ORDER BY p.n) AS tags, max(p.tag) AS last, count(*) AS count,
             p.waiting - count(*) AS waiting, p.leased + count(*) AS leased,
-            tenure.takeable(_q.per_group, p.name, p.waiting - count(*), p.leased + count(*), false) AS free
+            tenure.takeable(_q.per_group, p.name, p.waiting - count(*), p.leased + count(*), false) AS free,
+            CASE WHEN _q.group_rate IS NULL OR p.name = '' THEN p.starts_at
+                ELSE tenure.start_after(_q.group_rate, coalesce(p.starts_at, 0), _now, count(*)) END AS starts_at
         FROM (SELECT * FROM turn t ORDER BY t.tag, t.name, t.n LIMIT _want) p
-        GROUP BY p.name, p.place, p.cost, p.waiting, p.leased, p.held, p.pinned, p.fronts
+        GROUP BY p.name, p.place, p.cost, p.waiting, p.leased, p.takeable, p.pinned, p.fronts, p.starts_at
+    ), lined AS (
+        SELECT t.*, CASE WHEN t.free = 0 THEN 0 WHEN t.starts_at > _now + 1 THEN -1 ELSE _q.round END AS line
+        FROM taken t
     ), chosen AS (
         -- as in `next_tasks`, which would take longer for many groups
         SELECT t.*, n.places, ARRAY[t.fronts[n.last[1]], n.last[2], n.last[3] + 1] || t.fronts[n.last[1] + 3:] AS behind
-        FROM taken t CROSS JOIN LATERAL (
+        FROM lined t CROSS JOIN LATERAL (
             SELECT array_agg(f.place) AS places, max(ARRAY[f.i, f.ready_at, f.id]) AS last FROM (
                 SELECT s.i, p.* FROM generate_series(1, cardinality(t.fronts), 3) s (i) CROSS JOIN LATERAL (
                     SELECT o.ctid AS place, o.ready_at, o.id FROM tenure.task o
@@ -294,38 +329,35 @@ BEGIN
         ) n
         WHERE NOT t.is_pinned AND _aging IS NULL AND t.fronts IS NOT NULL
         UNION ALL
-        SELECT t.*, n._places, n._fronts FROM taken t
+        SELECT t.*, n._places, n._fronts FROM lined t
         CROSS JOIN LATERAL tenure.next_tasks(_now, t.fronts, _q.name, t.name, t.count, _aging) n
         WHERE NOT t.is_pinned AND (_aging IS NOT NULL OR t.fronts IS NULL)
         UNION ALL
-        SELECT t.*, ARRAY[b.ctid], t.fronts FROM taken t
+        SELECT t.*, ARRAY[b.ctid], t.fronts FROM lined t
         CROSS JOIN LATERAL (SELECT ctid FROM tenure.task WHERE queue = _q.name AND id = t.pinned LIMIT 1) b
         WHERE t.is_pinned
+    ), now AS (
+        SELECT c.*, CASE WHEN c.line <= 0 THEN 0 WHEN _q.group_rate IS NULL OR c.name = '' THEN c.free ELSE 1 END AS takeable
+        FROM chosen c
     ), turned AS (
-        UPDATE tenure.task_group g SET waiting = c.waiting, leased = c.leased, held = c.waiting - c.free,
-            tag = CASE WHEN c.free > 0 THEN c.last + c.cost END,
+        UPDATE tenure.task_group g SET waiting = c.waiting, leased = c.leased, takeable = c.takeable, line = c.line,
+            rank = CASE c.line WHEN 0 THEN NULL WHEN -1 THEN c.starts_at ELSE c.last + c.cost END,
+            starts_at = c.starts_at, paced_at = CASE WHEN _q.group_rate IS NULL THEN g.paced_at END,
             fronts = CASE WHEN c.waiting = 0 THEN '{}' ELSE c.behind END,
             page = nextval('tenure.last_made'), changes = 0
-        FROM chosen c WHERE g.ctid = c.place
+        FROM now c WHERE g.ctid = c.place
     )
     SELECT array_agg(f.place ORDER BY t.tags[f.n], t.name, f.n) AS places,
-        array_agg(t.name ORDER BY t.name) FILTER (WHERE f.n = 1) AS names,
-        array_agg(t.count ORDER BY t.name) FILTER (WHERE f.n = 1) AS counts,
-        max(t.last) AS reached, sum(t.waiting - t.free - t.held) FILTER (WHERE f.n = 1) AS held
+        max(t.last) AS reached, min(t.starts_at) FILTER (WHERE t.line = -1) AS closed,
+        sum(t.takeable - t.former) FILTER (WHERE f.n = 1) AS takeable,
+        sum(t.count - 1 + t.takeable) FILTER (WHERE f.n = 1 AND t.name <> '' AND _q.group_rate IS NOT NULL) AS again
     INTO sums
-    FROM chosen t CROSS JOIN LATERAL unnest(t.places) WITH ORDINALITY f (place, n);
+    FROM now t CROSS JOIN LATERAL unnest(t.places) WITH ORDINALITY f (place, n);
     _places := sums.places;
     _q.virtual_time := sums.reached;
-    _q.held := _q.held + sums.held;
-    IF '' = ALL (sums.names) THEN
-        RETURN;
-    ELSIF _q.group_rate IS NOT NULL THEN
-        started := tenure.start_in_groups(_q, sums.names, sums.counts);
-        _q := started._q;
-        _again := started._again;
-    ELSIF _q.paces > 0 THEN
-        _q := tenure.hold_paced(_q, sums.names);
-    END IF;
+    _q.takeable := _q.takeable + sums.takeable;
+    _q.first_closed := least(_q.first_closed, sums.closed);
+    _again := coalesce(sums.again, 0);
 END $$;
 
 -- producers
@@ -363,6 +395,9 @@ BEGIN
     END IF;
     IF wanted <> '' THEN
         is_full := NOT tenure.groups_have_room(_q, _groups, NULL, NULL);
+        IF _q.round = 0 THEN
+            _q := tenure.begin_turns(_q);
+        END IF;
         _q := tenure.regroup(_q, ARRAY[wanted], 0, 0, 0, CASE WHEN is_full THEN 0 ELSE _count END, is_full::int);
     END IF;
     _q.ordinal := _q.ordinal + 1;
@@ -379,7 +414,7 @@ DECLARE
     taken bigint;
 BEGIN
     FOREACH wanted IN ARRAY _groups LOOP
-        EXIT WHEN _q.named = 0;
+        EXIT WHEN _q.round = 0;
         LOOP
             SELECT * INTO head FROM tenure.producer p
             WHERE p.queue = _q.name AND p.for_group AND p.group_name = wanted ORDER BY p.ordinal LIMIT 1;
@@ -448,8 +483,8 @@ END $$;
 CREATE FUNCTION tenure.have_settings(_q tenure.queue, _groups bytea[], _costs double precision[])
 RETURNS tenure.queue LANGUAGE plpgsql AS $$
 DECLARE
-    before bigint := _q.waiting - _q.held;
-    was_open bigint := _q.open;
+    before bigint := _q.takeable;
+    was_closed boolean := _q.closed_until IS NOT NULL;
     due bigint := tenure.next_due(_q);
     former tenure.queue := _q;
 BEGIN
@@ -481,7 +516,7 @@ BEGIN
         _q := tenure.admit_producers(_q);
     END IF;
     _q := tenure.offer_tasks(
-        _q, CASE was_open WHEN 0 THEN _q.waiting ELSE _q.waiting - _q.held - before END);
+        _q, CASE WHEN was_closed THEN _q.waiting ELSE _q.takeable - before END);
     RETURN tenure.offer_sooner(_q, due);
 END $$;
 

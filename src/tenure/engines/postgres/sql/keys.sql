@@ -128,7 +128,7 @@ BEGIN
         progress = '', failure = NULL, meta = _meta, group_name = _group, first_put = first
     WHERE t.queue = _q.name AND t.id = _id;
     UPDATE tenure.task_group g SET pinned = 0
-    WHERE _q.named > 0 AND g.ctid = tenure.place_of_group(_q, former.group_name) AND g.pinned = _id;
+    WHERE _q.round > 0 AND g.ctid = tenure.place_of_group(_q, former.group_name) AND g.pinned = _id;
     _q := tenure.count_tasks(
         _q, ARRAY[former.group_name], 1, 0, -(NOT former.delayed)::int, -former.delayed::int, 0);
     _q := tenure.change_group(_q, former.group_name, _group);
@@ -174,7 +174,7 @@ DECLARE
 BEGIN
     IF takers > 0 THEN
         due := tenure.next_due(_q);
-        before := _q.waiting - _q.held;
+        before := _q.takeable;
     END IF;
     -- they are offered all tasks together
     _q.takers := 0;
@@ -209,6 +209,6 @@ BEGIN
     END LOOP;
     _q.takers := takers;
     IF takers > 0 THEN
-        _q := tenure.offer_sooner(tenure.offer_tasks(_q, _q.waiting - _q.held - before), due);
+        _q := tenure.offer_sooner(tenure.offer_tasks(_q, _q.takeable - before), due);
     END IF;
 END $$;

@@ -28,7 +28,7 @@ DECLARE
 BEGIN
     IF _q.takers > 0 THEN
         due := tenure.next_due(_q);
-        before := _q.waiting - _q.held;
+        before := _q.takeable;
     END IF;
     IF _firsts IS NULL AND count = 1 THEN
         _ids := ARRAY[tenure.new_tokens(_now, 1)];
@@ -58,7 +58,7 @@ BEGIN
         RETURNING delayed
     )
     SELECT count(*) FILTER (WHERE NOT p.delayed), count(*) INTO ready, added FROM put p;
-    IF _tasks.groups IS NOT NULL OR _q.named > 0 THEN
+    IF _tasks.groups IS NOT NULL OR _q.round > 0 THEN
         SELECT array_agg(coalesce(n.name, '')) FILTER (WHERE n.delay = 0),
             array_agg(coalesce(n.name, '')) FILTER (WHERE n.delay > 0),
             array_agg(n.priority) FILTER (WHERE n.delay = 0)
@@ -75,7 +75,7 @@ BEGIN
         _q := tenure.count_tasks(_q, delayed_groups, added - ready, 1, 0, 1, 0);
     END IF;
     IF _q.takers > 0 THEN
-        _q := tenure.offer_sooner(tenure.offer_tasks(_q, _q.waiting - _q.held - before), due);
+        _q := tenure.offer_sooner(tenure.offer_tasks(_q, _q.takeable - before), due);
     END IF;
 END $$;
 

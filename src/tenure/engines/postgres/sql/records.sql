@@ -120,7 +120,7 @@ BEGIN
         END IF;
         RETURN;
     END IF;
-    IF former <> _group AND _q.named > 0 THEN
+    IF former <> _group AND _q.round > 0 THEN
         UPDATE tenure.task_group g SET pinned = 0 WHERE g.ctid = tenure.place_of_group(_q, former) AND g.pinned = _id;
     END IF;
     _q := tenure.count_tasks(_q, ARRAY[former], 1, 0, -(NOT task.delayed)::int, -task.delayed::int, 0);
@@ -304,7 +304,7 @@ BEGIN
     IF queue.name IS NULL THEN
         RETURN ROW('changed', ARRAY[0], NULL)::tenure.answer;
     END IF;
-    before := queue.waiting - queue.held;
+    before := queue.takeable;
     IF _to = 'purged' THEN
         moved := tenure.purge_records(now, queue, _ids, _only);
         queue := moved._q;
@@ -331,7 +331,7 @@ BEGIN
         queue := moved._q;
         count := count + moved._done::int;
     END LOOP;
-    PERFORM tenure.save_queue(now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
+    PERFORM tenure.save_queue(now, tenure.offer_tasks(queue, queue.takeable - before));
     PERFORM tenure.sweep_on(now, _clock);
     RETURN ROW('changed', ARRAY[count], NULL)::tenure.answer;
 END $$;
@@ -345,7 +345,7 @@ DECLARE
     queue tenure.queue;
     due bigint;
     before bigint;
-    was_open bigint;
+    was_closed boolean;
 BEGIN
     IF now IS NULL THEN
         RETURN tenure.reply('more');
@@ -357,9 +357,9 @@ BEGIN
         RETURN tenure.reply('ok');
     END IF;
     due := tenure.next_due(queue);
-    before := queue.waiting - queue.held;
-    was_open := queue.open;
-    IF _seconds > 0 OR queue.paces > 0 OR queue.open IS NOT NULL THEN
+    before := queue.takeable;
+    was_closed := queue.closed_until IS NOT NULL;
+    IF _seconds > 0 OR queue.has_groups THEN
         queue := tenure.hold_off_queue(queue, _group, now + coalesce(_seconds, 0));
     END IF;
     IF _seconds IS NULL THEN
@@ -367,7 +367,7 @@ BEGIN
         before := 0;
     END IF;
     queue := tenure.offer_tasks(
-        queue, CASE WHEN was_open = 0 THEN queue.waiting ELSE queue.waiting - queue.held - before END);
+        queue, CASE WHEN was_closed THEN queue.waiting ELSE queue.takeable - before END);
     PERFORM tenure.save_queue(now, tenure.offer_sooner(queue, due));
     RETURN tenure.reply('ok');
 END $$;
@@ -379,7 +379,7 @@ BEGIN
         SELECT coalesce(sum(c.n), 0) FROM (
             SELECT o.name, o.fronts FROM tenure.task_group o WHERE o.queue = _q.name AND o.period = _q.period
             UNION ALL
-            SELECT ''::bytea, _q.fronts WHERE _q.named = 0
+            SELECT ''::bytea, _q.fronts WHERE _q.round = 0
         ) g CROSS JOIN LATERAL (
             SELECT count(*) AS n
             FROM generate_series(1, cardinality(g.fronts), 3) i CROSS JOIN LATERAL (
@@ -452,7 +452,7 @@ BEGIN
         SELECT count(*) INTO due FROM tenure.due_tasks(now, _queue, q.first_due);
     END IF;
     fronts := q.fronts;
-    IF q.named > 0 THEN
+    IF q.round > 0 THEN
         fronts := (SELECT g.fronts FROM tenure.task_group g WHERE g.ctid = tenure.place_of_group(q, ''));
         grouped := (SELECT t.ready_at FROM tenure.task t
             WHERE t.queue = _queue AND t.group_name <> '' AND t.session IS NULL AND NOT t.delayed

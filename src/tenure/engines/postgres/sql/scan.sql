@@ -181,17 +181,13 @@ END $$;
 -- name, name)
 CREATE FUNCTION tenure.list_groups(_now bigint, _queue bytea, _unfinished bigint, _name bytea, _limit bigint)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
-DECLARE
-    q tenure.queue := tenure.read_queue(_now, _queue);
 BEGIN
     RETURN NEXT tenure.reply('page');
     RETURN QUERY SELECT 'row', ARRAY[g.waiting, g.live - g.waiting - g.leased, g.leased,
-            coalesce(s.starts_in, 0), coalesce(s.held_off, 0), round(1e6 / g.cost)::bigint, g.live], ARRAY[g.name, g.name]
-        FROM tenure.task_group g LEFT JOIN LATERAL (
-            SELECT i.starts_in, CASE WHEN p.paced_at IS NULL THEN 0 ELSE i.starts_in END AS held_off
-            FROM tenure.pace p CROSS JOIN LATERAL tenure.starts_in(_now, p.starts_at) i (starts_in)
-            WHERE q.paces > 0 AND p.ctid = tenure.place_of_pace(q, g.name)
-        ) s ON true
+            tenure.starts_in(_now, g.starts_at),
+            CASE WHEN g.paced_at IS NULL THEN 0 ELSE tenure.starts_in(_now, g.starts_at) END,
+            round(1e6 / g.cost)::bigint, g.live], ARRAY[g.name, g.name]
+        FROM tenure.task_group g
         WHERE g.queue = _queue AND g.name <> '' AND g.live > 0
             AND (_unfinished IS NULL OR g.live < _unfinished OR g.live = _unfinished AND g.name > _name)
         ORDER BY g.live DESC, g.name LIMIT _limit + 1;

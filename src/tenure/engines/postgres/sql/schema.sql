@@ -226,22 +226,23 @@ CREATE INDEX limiter_waiter_due ON tenure.limiter_waiter (key, due);
 -- `suspended` and `ending` ones are in no order. `lasting` are records that are kept for good. `awaited`: a client may
 -- watch the end of a task. `followed`: a client may watch its changes.
 --
--- Groups: unless it `has_groups`, what follows is as in a new queue. `named` are the rows of task_group but for that of
--- tasks without a group, `groups` those of them that have an unfinished task; `held` are the waiting tasks that cannot
--- be taken now, because of the limits of their groups; `virtual_time` is that of the turns. While `named` is 0, so are
--- these, and there is no row in task_group. The rows of each such time have a `period` of their own. `weights` are the
--- rows of turn. A `rate` is the microseconds between two starts, and the burst; the next task of the queue may start at
--- `starts_at`, by the rate alone at `paced_at` while the queue is held off. `open`: whether one could when that was last looked at; NULL: the queue has no pace. `paces` are the rows
--- of pace; no group that is awaited may start before `first_pace`, and no other one before `first_old` (NULL: never).
--- `at` is never stored: it is the time of the operation that has read the row.
+-- Groups: unless it `has_groups`, what follows is as in a new queue, but for `takeable`: the waiting tasks that groups let
+-- be taken now. `named` are the rows of task_group but for that of tasks without a group, `groups` those of them that
+-- have an unfinished task. The rows have one `period` until none is needed. While groups take turns, the turns have a
+-- `round` above 0 and their `virtual_time`; else both are 0, and idle groups are the only rows. `weights` are the rows
+-- of turn. A `rate` is the microseconds between two starts, and the burst; the next task of the queue may start at
+-- `starts_at`, by the rate alone at `paced_at` while the queue is held off. The queue is `closed_until` then, by the last
+-- check (NULL: it is open). No group is held off after `held_until`. `at` is never stored: it is the time of the
+-- operation that has read the row.
 --
 -- Marks: `fronts` are a priority, a time and an id for each priority of which a task without a group can be taken, the
 -- highest first: no such task is before that time and id. With more priorities than `with_front` keeps, they are NULL.
--- While `named` is above 0, each row of task_group has such fronts instead.
+-- While groups take turns, each row of task_group has such fronts instead.
 -- No delayed task is due before `first_due`, no idle taker was made before `first_taker`, no producer that waits for
 -- room in the queue has an ordinal below `first_producer`, no client watches the end of a task below `first_awaited` or
--- the changes of one below `first_followed`, no task of a group can be taken that was ready before `first_grouped`, and
--- no key in kept_key is over before `first_kept`.
+-- the changes of one below `first_followed`, no task of a group can be taken that was ready before `first_grouped`, no
+-- key in kept_key is over before `first_kept`, time opens no group before `first_closed`, and no group stops being idle
+-- before `first_idle` (NULL: never).
 CREATE TABLE tenure.queue (
     name bytea NOT NULL,
     paused boolean NOT NULL DEFAULT false,
@@ -255,6 +256,7 @@ CREATE TABLE tenure.queue (
     revision bigint NOT NULL DEFAULT 0,
     live bigint NOT NULL DEFAULT 0,
     waiting bigint NOT NULL DEFAULT 0,
+    takeable bigint NOT NULL DEFAULT 0,
     delayed bigint NOT NULL DEFAULT 0,
     put bigint NOT NULL DEFAULT 0,
     done bigint NOT NULL DEFAULT 0,
@@ -275,7 +277,7 @@ CREATE TABLE tenure.queue (
     has_groups boolean NOT NULL DEFAULT false,
     named bigint NOT NULL DEFAULT 0,
     groups bigint NOT NULL DEFAULT 0,
-    held bigint NOT NULL DEFAULT 0,
+    round bigint NOT NULL DEFAULT 0,
     virtual_time double precision NOT NULL DEFAULT 0,
     period bigint NOT NULL DEFAULT nextval('tenure.last_made'),
     per_group bigint NOT NULL DEFAULT 0,
@@ -286,10 +288,10 @@ CREATE TABLE tenure.queue (
     group_rate double precision[],
     starts_at double precision,
     paced_at double precision,
-    open bigint,
-    paces bigint,
-    first_pace double precision,
-    first_old double precision,
+    closed_until double precision,
+    held_until double precision,
+    first_closed double precision,
+    first_idle double precision,
     at bigint,
     fronts bigint[] DEFAULT '{}',
     first_due bigint NOT NULL DEFAULT 0,
@@ -333,11 +335,17 @@ CREATE TABLE tenure.turn (
     PRIMARY KEY (queue, name)
 );
 
--- A group of tasks; the empty name is that of the tasks without a group. It has a tag while one of its tasks can be
--- taken. `held` tasks wait but cannot be taken now; `pinned` is the task that goes before the others because it was
--- tried; `reserved` slots belong to producers, and `producers` wait for room in the group. `cost` is that of a turn.
--- The `fronts` are as in the queue. A turn changes the tag, which adds an entry to each index, and so the `page` too;
--- so does one of many changes without a turn. The row may stay when it has no effect, until the period ends.
+-- A group of tasks; the empty name is that of the tasks without a group. `pinned` is the task that goes before the others
+-- because it was tried; `reserved` slots belong to producers, and `producers` wait for room in the group. `cost` is that
+-- of a turn. The next task may start at `starts_at`, by the rate alone at `paced_at` while the group is held off. The
+-- `fronts` are as in the queue.
+--
+-- A group stands in one line at most, at its `rank`. While tasks are `takeable`, that is the round of the queue, and the
+-- rank is the tag. In line -1 are those that time alone keeps closed, until then. In line -2 are idle ones, of which
+-- only `starts_at` is left, until that has no effect. Line 0 is none: nothing waits, or something has to happen first.
+--
+-- A turn changes the rank, which adds an entry to each index, and so the `page` too; so does one of many changes without
+-- a turn. The row may stay when it has no effect, until the period ends.
 CREATE TABLE tenure.task_group (
     queue bytea NOT NULL,
     period bigint NOT NULL,
@@ -345,33 +353,22 @@ CREATE TABLE tenure.task_group (
     live bigint NOT NULL,
     waiting bigint NOT NULL,
     leased bigint NOT NULL,
-    held bigint NOT NULL DEFAULT 0,
+    takeable bigint NOT NULL DEFAULT 0,
     pinned bigint NOT NULL DEFAULT 0,
     reserved bigint NOT NULL DEFAULT 0,
     producers bigint NOT NULL DEFAULT 0,
     cost double precision NOT NULL DEFAULT 1,
-    tag double precision,
+    line bigint NOT NULL DEFAULT 0,
+    rank double precision,
+    starts_at double precision,
+    paced_at double precision,
     fronts bigint[] DEFAULT '{}',
     page bigint NOT NULL DEFAULT nextval('tenure.last_made'),
     changes bigint NOT NULL DEFAULT 0,
     -- with room for the entry that a turn adds
     PRIMARY KEY (queue, period, name, page) WITH (fillfactor = 50)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX task_group_turn ON tenure.task_group (queue, period, tag, name) WHERE tag IS NOT NULL;
-
--- When the next task of a group may start, and when by the rate alone, while the group is held off. The group is `awaited`
--- if it could be taken from otherwise. A group has one row: the time is in the key so that the entries of dead rows are
--- passed over, since it grows, unless a hold ends or the rate changes.
-CREATE TABLE tenure.pace (
-    queue bytea NOT NULL,
-    name bytea NOT NULL,
-    starts_at double precision NOT NULL,
-    awaited boolean NOT NULL DEFAULT false,
-    paced_at double precision,
-    PRIMARY KEY (queue, name, starts_at)
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX pace_old ON tenure.pace (queue, starts_at, name) WHERE NOT awaited;
-CREATE INDEX pace_due ON tenure.pace (queue, starts_at, name) WHERE awaited;
+CREATE INDEX task_group_line ON tenure.task_group (queue, line, rank, name) WHERE rank IS NOT NULL;
 
 -- A producer that waits to put `count` tasks, or has that many slots reserved. With `for_group` it waits for room in
 -- its group, otherwise for room in the queue.

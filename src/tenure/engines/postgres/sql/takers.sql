@@ -72,7 +72,7 @@ BEGIN
         END IF;
         _q := tenure.return_task(_now, _q, task);
     END IF;
-    IF _verdict IN ('give back', 'postpone') AND _q.named > 0 THEN
+    IF _verdict IN ('give back', 'postpone') AND _q.round > 0 THEN
         PERFORM tenure.refund_turn(_q, task.group_name);
     END IF;
 END $$;
@@ -120,7 +120,7 @@ BEGIN
         count(*) FILTER (WHERE g.verdict = 'cancelled') AS cancelled,
         count(*) FILTER (WHERE g.verdict = 'dead' AND g.ttl >= 0) AS letters,
         count(*) FILTER (WHERE g.ttl < 0) AS lasting, max(g.ttl) FILTER (WHERE g.verdict <> 'dead') AS ttl,
-        coalesce(array_agg(g.id), '{}') AS ids, array_agg(g.group_name) FILTER (WHERE _q.named > 0) AS groups
+        coalesce(array_agg(g.id), '{}') AS ids, array_agg(g.group_name) FILTER (WHERE _q.round > 0) AS groups
     INTO ends FROM gone g;
     IF ends.letters > 0 THEN
         INSERT INTO tenure.todo (due, id, name)
@@ -372,7 +372,8 @@ DECLARE
     first bigint;
     stops bigint[];
     due bigint;
-    was_open bigint;
+    is_paced boolean;
+    was_closed boolean;
     again bigint := 0;
     wanted bigint := _want;
     ok boolean;
@@ -395,7 +396,7 @@ BEGIN
         RETURN;
     END IF;
     queue := tenure.use_queue(now, _queue);
-    before := queue.waiting - queue.held;
+    before := queue.takeable;
     IF cardinality(_settle.ids) > 0 THEN
         settled := tenure.settle_tasks(now, queue, mine, _settle);
         queue := settled._q;
@@ -404,18 +405,16 @@ BEGIN
     IF queue.delayed > 0 THEN
         queue := tenure.promote_tasks(now, queue, _cap);
     END IF;
-    IF queue.paces > 0 OR queue.open IS NOT NULL THEN
-        was_open := queue.open;
-        IF queue.open IS NOT NULL OR queue.first_pace <= now + 1
-                OR queue.first_old <= now - tenure.slack_of(queue.group_rate) THEN
-            queue := tenure.pass_time(queue, _cap);
-        END IF;
-        IF queue.open IS NOT NULL THEN
+    was_closed := queue.closed_until IS NOT NULL;
+    is_paced := queue.rate IS NOT NULL OR queue.starts_at IS NOT NULL;
+    IF is_paced OR queue.first_closed <= now + 1 OR queue.first_idle <= now THEN
+        queue := tenure.pass_time(queue, _cap);
+        IF is_paced THEN
             _want := least(_want, tenure.possible_starts(queue.rate, coalesce(queue.starts_at, 0), now))::bigint;
         END IF;
     END IF;
-    IF _want > 0 AND queue.waiting > queue.held AND NOT queue.paused THEN
-        IF queue.named > 0 THEN
+    IF _want > 0 AND queue.takeable > 0 AND NOT queue.paused THEN
+        IF queue.round > 0 THEN
             turns := tenure.take_turns(now, queue, _want, queue.aging);
             queue := turns._q;
             places := turns._places;
@@ -424,6 +423,7 @@ BEGIN
             turns := tenure.next_tasks(now, queue.fronts, _queue, '', _want, queue.aging);
             queue.fronts := turns._fronts;
             places := turns._places;
+            queue.takeable := queue.takeable - cardinality(places);
         END IF;
         leased := tenure.lease_tasks(now, mine, queue.max_deliveries, queue.keep_payloads, queue.dead_ttl, places);
         count := leased._count;
@@ -434,12 +434,12 @@ BEGIN
                 WHERE t.session = mine.id AND t.token BETWEEN first AND first + count - 1));
         END IF;
     END IF;
-    IF queue.rate IS NOT NULL OR queue.group_rate IS NOT NULL OR queue.open IS NOT NULL THEN
+    IF is_paced OR queue.group_rate IS NOT NULL THEN
         IF queue.rate IS NOT NULL AND count > 0 THEN
             queue.starts_at := tenure.start_after(queue.rate, coalesce(queue.starts_at, 0), now, count);
             queue.paced_at := NULL;
         END IF;
-        IF queue.rate IS NOT NULL OR queue.open IS NOT NULL THEN
+        IF is_paced THEN
             queue := tenure.open_queue(queue);
         END IF;
         IF count > 0 AND coalesce(queue.rate, queue.group_rate) IS NOT NULL THEN
@@ -448,18 +448,18 @@ BEGIN
         END IF;
     END IF;
     -- also after the hold, when the queue has no pace any more: an idle taker may have no time to ask by itself
-    IF was_open = 0 OR (was_open IS NOT NULL AND count > 0) THEN
-        again := before + queue.held;
+    IF was_closed OR (is_paced AND count > 0) THEN
+        again := before + queue.waiting - queue.takeable;
     END IF;
     IF queue.takers > 0 OR (_wait AND count < wanted) THEN
         queue := tenure.set_taker(queue, mine, CASE WHEN _wait THEN wanted - count ELSE 0 END);
     END IF;
-    IF queue.takers > 0 AND queue.waiting - queue.held + again > before THEN
-        queue := tenure.offer_tasks(queue, queue.waiting - queue.held + again - before);
+    IF queue.takers > 0 AND queue.takeable + again > before THEN
+        queue := tenure.offer_tasks(queue, queue.takeable + again - before);
     END IF;
     stops := ARRAY(SELECT t.token FROM tenure.task t
         WHERE t.session = mine.id AND t.queue = _queue AND t.stop > 0 ORDER BY t.stop);
-    IF queue.delayed > 0 OR queue.paces > 0 OR queue.open IS NOT NULL THEN
+    IF queue.delayed > 0 OR queue.first_closed IS NOT NULL OR queue.closed_until IS NOT NULL THEN
         due := tenure.next_due(queue);
     END IF;
     known := ARRAY[

@@ -29,7 +29,7 @@ BEGIN
             queue.group_rate := NULL;
             queue.starts_at := NULL;
             queue.paced_at := NULL;
-            queue.open := NULL;
+            queue.closed_until := NULL;
             queue.weights := 0;
             queue := tenure.with_record(queue, NULL);
         END IF;
@@ -72,10 +72,7 @@ BEGIN
             _q.check_at := _now;
         ELSIF _q.takers = 0 THEN
             IF _q.named > 0 THEN
-                PERFORM tenure.end_period(_q);
-            END IF;
-            IF _q.paces > 0 THEN
-                DELETE FROM tenure.pace p WHERE p.queue = _q.name;
+                DELETE FROM tenure.task_group g WHERE g.queue = _q.name;
             END IF;
             DELETE FROM tenure.setting s WHERE s.queue = _q.name;
             DELETE FROM tenure.turn t WHERE t.queue = _q.name;
@@ -87,8 +84,8 @@ BEGIN
         _q.fronts := '{}';
     END IF;
     UPDATE tenure.queue SET paused = _q.paused, awaited = _q.awaited, followed = _q.followed, revision = _q.revision,
-        live = _q.live, waiting = _q.waiting, delayed = _q.delayed, put = _q.put, done = _q.done, dead = _q.dead,
-        cancelled = _q.cancelled, expired = _q.expired, discarded = _q.discarded, purged = _q.purged,
+        live = _q.live, waiting = _q.waiting, takeable = _q.takeable, delayed = _q.delayed, put = _q.put,
+        done = _q.done, dead = _q.dead, cancelled = _q.cancelled, expired = _q.expired, discarded = _q.discarded, purged = _q.purged,
         reserved = _q.reserved, producers = _q.producers, takers = _q.takers, ordinal = _q.ordinal,
         lasting = _q.lasting, suspended = _q.suspended, ending = _q.ending,
         max_size = _q.max_size, aging = _q.aging, max_deliveries = _q.max_deliveries,
@@ -100,11 +97,11 @@ BEGIN
     WHERE name = _q.name AND page = _q.page;
     IF _q.has_groups THEN
         UPDATE tenure.queue SET has_groups = _q.named > 0 OR _q.per_group > 0 OR _q.group_size > 0 OR _q.weights > 0
-                OR coalesce(_q.rate, _q.group_rate) IS NOT NULL OR _q.starts_at IS NOT NULL OR coalesce(_q.paces, 0) > 0,
+                OR coalesce(_q.rate, _q.group_rate) IS NOT NULL OR _q.starts_at IS NOT NULL,
             rate = _q.rate, group_rate = _q.group_rate, starts_at = _q.starts_at,
-            paced_at = _q.paced_at, open = _q.open, paces = _q.paces,
-            first_pace = _q.first_pace, first_old = _q.first_old,
-            named = _q.named, groups = _q.groups, held = _q.held, virtual_time = _q.virtual_time,
+            paced_at = _q.paced_at, closed_until = _q.closed_until, held_until = _q.held_until,
+            first_closed = _q.first_closed, first_idle = _q.first_idle,
+            named = _q.named, groups = _q.groups, round = _q.round, virtual_time = _q.virtual_time,
             period = _q.period, first_grouped = _q.first_grouped, per_group = _q.per_group,
             group_size = _q.group_size, weights = _q.weights, keep_order = _q.keep_order
         WHERE name = _q.name AND page = next_page;
@@ -169,14 +166,14 @@ BEGIN
         AND t.ready_at >= _q.first_due ORDER BY t.ready_at LIMIT 1);
 END $$;
 
--- When more tasks can be taken, since a task is due or a pace allows it; NULL for never.
+-- When more tasks can be taken, since a task is due, or the queue or a group opens; NULL for never.
 CREATE FUNCTION tenure.next_due(_q tenure.queue) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
-    IF _q.open = 0 AND _q.waiting > 0 THEN
-        RETURN least(tenure.delayed_until(_q), ceil(_q.starts_at)::bigint);
-    ELSIF _q.paces > 0 THEN
-        RETURN least(tenure.delayed_until(_q), (SELECT ceil(p.starts_at)::bigint FROM tenure.pace p
-            WHERE p.queue = _q.name AND p.awaited AND p.starts_at >= _q.first_pace ORDER BY p.starts_at LIMIT 1));
+    IF _q.closed_until IS NOT NULL AND _q.waiting > 0 THEN
+        RETURN least(tenure.delayed_until(_q), ceil(_q.closed_until)::bigint);
+    ELSIF _q.first_closed IS NOT NULL THEN
+        RETURN least(tenure.delayed_until(_q), (SELECT ceil(g.rank)::bigint FROM tenure.task_group g
+            WHERE g.queue = _q.name AND g.line = -1 AND g.rank >= _q.first_closed ORDER BY g.rank LIMIT 1));
     END IF;
     RETURN tenure.delayed_until(_q);
 END $$;
@@ -216,7 +213,8 @@ END $$;
 -- whoever takes something has the next one hinted.
 CREATE FUNCTION tenure.offer_tasks(_q tenure.queue, _count bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN tenure.hint_takers(_q, least(_count, _q.open));
+    RETURN tenure.hint_takers(_q, CASE WHEN _q.closed_until IS NOT NULL THEN 0
+        WHEN _q.rate IS NOT NULL OR _q.starts_at IS NOT NULL THEN least(_count, 1) ELSE _count END);
 END $$;
 
 -- A new earliest due time: one idle taker must know, to ask in time.
@@ -414,7 +412,7 @@ BEGIN
     END IF;
     task.ready_at := least(task.ready_at, _now);
     queue := tenure.use_queue(_now, task.queue);
-    before := queue.waiting - queue.held;
+    before := queue.takeable;
     silent := task.deliveries - task.attempts;
     IF task.deadline <= _now THEN
         queue := tenure.finish_task(_now, queue, task, 'expired', '', 3600000000, 0);
@@ -430,10 +428,10 @@ BEGIN
     ELSE
         queue := tenure.return_task(_now, queue, task);
     END IF;
-    IF queue.named > 0 THEN
+    IF queue.round > 0 THEN
         PERFORM tenure.refund_turn(queue, task.group_name);
     END IF;
-    PERFORM tenure.save_queue(_now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
+    PERFORM tenure.save_queue(_now, tenure.offer_tasks(queue, queue.takeable - before));
 END $$;
 
 -- The time has come at which a task expires, if it has not begun, or is late. False if no step is left.
@@ -455,9 +453,9 @@ BEGIN
         UPDATE tenure.task t SET expires = NULL WHERE t.queue = _queue AND t.id = _id;
     END IF;
     queue := tenure.use_queue(_now, task.queue);
-    before := queue.waiting - queue.held;
+    before := queue.takeable;
     queue := (tenure.cancel_task(_now, queue, _id, 3600000000, 'expired'))._q;
-    PERFORM tenure.save_queue(_now, tenure.offer_tasks(queue, queue.waiting - queue.held - before));
+    PERFORM tenure.save_queue(_now, tenure.offer_tasks(queue, queue.takeable - before));
     RETURN true;
 END $$;
 
