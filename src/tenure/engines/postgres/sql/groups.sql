@@ -52,56 +52,8 @@ CREATE FUNCTION tenure.regroup(
 DECLARE
     changes record;
     most bigint := 256 + 2 * _q.groups;
-    gone bigint;
 BEGIN
     _q.has_groups := true;
-    IF _live <> 0 AND _q.live = _q.groups AND tenure.is_timeless(_q)
-            AND _q.producers = 0 AND _q.reserved = 0 AND cardinality(_names) > 0 THEN
-        -- each task is the only one of its group
-        IF _leased = -1 THEN
-            _q.groups := _q.groups - cardinality(_names);
-            IF _q.groups = 0 THEN
-                RETURN tenure.end_turns(_q);
-            END IF;
-            WITH these AS (
-                SELECT (SELECT o.ctid FROM tenure.task_group o
-                    WHERE o.queue = _q.name AND o.period = _q.period AND o.name = u.name ORDER BY o.page DESC LIMIT 1) AS place
-                FROM unnest(_names) u (name)
-            ), kept AS (
-                UPDATE tenure.task_group g SET live = 0, leased = 0, pinned = 0,
-                    page = CASE WHEN g.changes % 32 = 31 THEN nextval('tenure.last_made') ELSE g.page END,
-                    changes = g.changes + 1
-                WHERE _q.named < most AND g.ctid = ANY (ARRAY(SELECT t.place FROM these t))
-            )
-            DELETE FROM tenure.task_group g WHERE _q.named >= most AND g.ctid = ANY (ARRAY(SELECT t.place FROM these t));
-            GET DIAGNOSTICS gone = ROW_COUNT;
-            _q.named := _q.named - gone;
-            RETURN _q;
-        ELSIF _waiting = 1 THEN
-            WITH absent AS (
-                SELECT u.name, u.priority FROM unnest(_names, _priorities) u (name, priority)
-                WHERE u.name <> '' AND (SELECT count(DISTINCT n) FROM unnest(_names) n) = cardinality(_names)
-                    AND (SELECT o.ctid FROM tenure.task_group o
-                        WHERE o.queue = _q.name AND o.period = _q.period AND o.name = u.name LIMIT 1) IS NULL
-            ), fit AS (
-                SELECT count(DISTINCT a.name) = cardinality(_names) AS ok FROM absent a
-            )
-            INSERT INTO tenure.task_group
-                (queue, period, name, live, waiting, leased, takeable, cost, line, rank, fronts)
-            SELECT _q.name, _q.period, a.name, 1, 1, 0, 1, c.cost, _q.round, _q.virtual_time + c.cost,
-                ARRAY[a.priority, _ready_at, _id]
-            FROM fit CROSS JOIN absent a CROSS JOIN LATERAL (
-                SELECT CASE WHEN _q.weights = 0 THEN 1 ELSE tenure.cost_of(_q, a.name) END AS cost OFFSET 0
-            ) c
-            WHERE fit.ok;
-            IF FOUND THEN
-                _q.groups := _q.groups + cardinality(_names);
-                _q.named := _q.named + cardinality(_names);
-                _q.takeable := _q.takeable + cardinality(_names);
-                RETURN _q;
-            END IF;
-        END IF;
-    END IF;
     WITH named AS (
         SELECT u.name, count(*) AS n, array_agg(u.priority) AS priorities
         FROM unnest(_names, _priorities) u (name, priority) GROUP BY u.name
@@ -196,6 +148,84 @@ BEGIN
     RETURN _q;
 END $$;
 
+-- Tasks are put whose groups, one each, have no rows. False if some have, or are the same.
+CREATE FUNCTION tenure.put_only_tasks(
+    _q tenure.queue, _names bytea[], _priorities bigint[], _ready_at bigint, _id bigint
+) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    WITH absent AS (
+        SELECT u.name, u.priority FROM unnest(_names, _priorities) u (name, priority)
+        WHERE u.name <> '' AND (SELECT count(DISTINCT n) FROM unnest(_names) n) = cardinality(_names)
+            AND (SELECT o.ctid FROM tenure.task_group o
+                WHERE o.queue = _q.name AND o.period = _q.period AND o.name = u.name LIMIT 1) IS NULL
+    ), fit AS (
+        SELECT count(DISTINCT a.name) = cardinality(_names) AS ok FROM absent a
+    )
+    INSERT INTO tenure.task_group
+        (queue, period, name, live, waiting, leased, takeable, cost, line, rank, fronts)
+    SELECT _q.name, _q.period, a.name, 1, 1, 0, 1, c.cost, _q.round, _q.virtual_time + c.cost,
+        ARRAY[a.priority, _ready_at, _id]
+    FROM fit CROSS JOIN absent a CROSS JOIN LATERAL (
+        SELECT CASE WHEN _q.weights = 0 THEN 1 ELSE tenure.cost_of(_q, a.name) END AS cost OFFSET 0
+    ) c
+    WHERE fit.ok;
+    RETURN FOUND;
+END $$;
+
+-- The next tasks in turn are leased, each the only one of its group. -> where they are, in order, and the last tag; NULL if
+-- the marks of a group do not lead to its task
+CREATE FUNCTION tenure.take_only_tasks(_q tenure.queue, _want bigint, OUT _places tid[], OUT _reached double precision)
+LANGUAGE plpgsql AS $$
+BEGIN
+    WITH first AS (
+        SELECT g.name, g.rank AS tag, g.ctid AS place, (
+            SELECT o.ctid FROM tenure.task o
+            WHERE o.queue = _q.name AND o.group_name = g.name AND o.session IS NULL AND NOT o.delayed
+                AND o.priority = g.fronts[1] AND (o.ready_at, o.id) >= (g.fronts[2], g.fronts[3])
+            ORDER BY o.ready_at, o.id LIMIT 1
+        ) AS task
+        FROM tenure.task_group g
+        WHERE g.queue = _q.name AND g.line = _q.round AND g.rank >= _q.virtual_time AND g.rank IS NOT NULL
+        ORDER BY g.rank, g.name LIMIT _want
+    ), sum AS (
+        -- the marks of a group may be older than its task
+        SELECT array_agg(f.task ORDER BY f.tag, f.name) AS places, max(f.tag) AS reached,
+            bool_and(f.task IS NOT NULL) AS are_found
+        FROM first f
+    ), turned AS (
+        UPDATE tenure.task_group g SET waiting = 0, leased = 1, takeable = 0, line = 0, rank = NULL, fronts = '{}',
+            page = nextval('tenure.last_made'), changes = 0
+        WHERE g.ctid = ANY (ARRAY(SELECT f.place FROM first f)) AND (SELECT s.are_found FROM sum s)
+    )
+    SELECT s.places, s.reached INTO _places, _reached FROM sum s WHERE s.are_found;
+END $$;
+
+-- Leased tasks end, each the only one of its group.
+CREATE FUNCTION tenure.end_only_tasks(_q tenure.queue, _names bytea[]) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+DECLARE
+    most bigint := 256 + 2 * _q.groups;
+    gone bigint;
+BEGIN
+    _q.groups := _q.groups - cardinality(_names);
+    IF _q.groups = 0 THEN
+        RETURN tenure.end_turns(_q);
+    END IF;
+    WITH these AS (
+        SELECT (SELECT o.ctid FROM tenure.task_group o
+            WHERE o.queue = _q.name AND o.period = _q.period AND o.name = u.name ORDER BY o.page DESC LIMIT 1) AS place
+        FROM unnest(_names) u (name)
+    ), kept AS (
+        UPDATE tenure.task_group g SET live = 0, leased = 0, pinned = 0,
+            page = CASE WHEN g.changes % 32 = 31 THEN nextval('tenure.last_made') ELSE g.page END,
+            changes = g.changes + 1
+        WHERE _q.named < most AND g.ctid = ANY (ARRAY(SELECT t.place FROM these t))
+    )
+    DELETE FROM tenure.task_group g WHERE _q.named >= most AND g.ctid = ANY (ARRAY(SELECT t.place FROM these t));
+    GET DIAGNOSTICS gone = ROW_COUNT;
+    _q.named := _q.named - gone;
+    RETURN _q;
+END $$;
+
 -- `_n` tasks changed, each in one of these groups (NULL: none has one): so many more or less of each are unfinished,
 -- waiting, delayed and leased. Call it behind the change of their rows. It keeps the order of what follows: first the
 -- groups, since those without a group become one with the counters as they were, then the counters. Of tasks that can
@@ -204,13 +234,26 @@ CREATE FUNCTION tenure.count_tasks(
     _q tenure.queue, _groups bytea[], _n bigint, _live int, _waiting int, _delayed int, _leased int,
     _priorities bigint[] DEFAULT NULL, _ready_at bigint DEFAULT NULL, _id bigint DEFAULT 0
 ) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+DECLARE
+    are_only boolean;
 BEGIN
     IF _q.round > 0 OR '' <> ANY (_groups) THEN
         IF _q.round = 0 THEN
             _q := tenure.begin_turns(_q);
         END IF;
         _q.first_grouped := least(_q.first_grouped, _ready_at);
-        _q := tenure.regroup(_q, _groups, _live, _waiting, _leased, 0, 0, _priorities, _ready_at, _id);
+        -- each task is the only one of its group
+        are_only := _live <> 0 AND _q.live = _q.groups AND tenure.is_timeless(_q) AND _q.producers = 0
+            AND _q.reserved = 0 AND cardinality(_groups) > 0;
+        IF are_only AND _leased = -1 THEN
+            _q := tenure.end_only_tasks(_q, _groups);
+        ELSIF are_only AND _waiting = 1 AND tenure.put_only_tasks(_q, _groups, _priorities, _ready_at, _id) THEN
+            _q.groups := _q.groups + _n;
+            _q.named := _q.named + _n;
+            _q.takeable := _q.takeable + _n;
+        ELSE
+            _q := tenure.regroup(_q, _groups, _live, _waiting, _leased, 0, 0, _priorities, _ready_at, _id);
+        END IF;
     ELSE
         IF _ready_at IS NOT NULL THEN
             _q.fronts := tenure.with_fronts(_q.fronts, _priorities, _ready_at, _id);
@@ -251,31 +294,10 @@ DECLARE
 BEGIN
     _again := 0;
     IF _q.live = _q.groups AND tenure.is_timeless(_q) THEN
-        -- each task is the only one of its group
-        WITH first AS (
-            SELECT g.name, g.rank AS tag, g.ctid AS place, (
-                SELECT o.ctid FROM tenure.task o
-                WHERE o.queue = _q.name AND o.group_name = g.name AND o.session IS NULL AND NOT o.delayed
-                    AND o.priority = g.fronts[1] AND (o.ready_at, o.id) >= (g.fronts[2], g.fronts[3])
-                ORDER BY o.ready_at, o.id LIMIT 1
-            ) AS task
-            FROM tenure.task_group g
-            WHERE g.queue = _q.name AND g.line = _q.round AND g.rank >= _q.virtual_time AND g.rank IS NOT NULL
-            ORDER BY g.rank, g.name LIMIT _want
-        ), sum AS (
-            -- the marks of a group may be older than its task
-            SELECT array_agg(f.task ORDER BY f.tag, f.name) AS places, max(f.tag) AS reached,
-                bool_and(f.task IS NOT NULL) AS are_found
-            FROM first f
-        ), turned AS (
-            UPDATE tenure.task_group g SET waiting = 0, leased = 1, takeable = 0, line = 0, rank = NULL, fronts = '{}',
-                page = nextval('tenure.last_made'), changes = 0
-            WHERE g.ctid = ANY (ARRAY(SELECT f.place FROM first f)) AND (SELECT s.are_found FROM sum s)
-        )
-        SELECT * INTO sums FROM sum;
-        IF sums.are_found THEN
-            _places := sums.places;
-            _q.virtual_time := sums.reached;
+        sums := tenure.take_only_tasks(_q, _want);
+        IF sums._places IS NOT NULL THEN
+            _places := sums._places;
+            _q.virtual_time := sums._reached;
             _q.takeable := _q.takeable - cardinality(_places);
             RETURN;
         END IF;
