@@ -52,6 +52,19 @@ END $$;
 CREATE FUNCTION tenure.is_timeless(_q tenure.queue) RETURNS boolean LANGUAGE sql IMMUTABLE
     RETURN _q.group_rate IS NULL AND coalesce(_q.held_until <= _q.at, true);
 
+-- `_count` tasks of the queue have started, and it or its groups have a rate.
+CREATE FUNCTION tenure.start_tasks(_q tenure.queue, _count bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$
+BEGIN
+    IF _q.rate IS NOT NULL THEN
+        _q.starts_at := tenure.start_after(_q.rate, coalesce(_q.starts_at, 0), _q.at, _count);
+        _q.paced_at := NULL;
+        _q := tenure.open_queue(_q);
+    END IF;
+    _q.keep_until := greatest(_q.keep_until, _q.at + ceil(greatest(
+        _q.rate[1] * _q.rate[2], _q.group_rate[1] * _q.group_rate[2]))::bigint);
+    RETURN _q;
+END $$;
+
 -- Open the queue and the groups whose time has come. Idle groups of which time has no effect are forgotten if they are
 -- many, or with the last of them if groups take no turns.
 CREATE FUNCTION tenure.pass_time(_q tenure.queue, _cap bigint) RETURNS tenure.queue LANGUAGE plpgsql AS $$

@@ -308,6 +308,36 @@ BEGIN
     END IF;
 END $$;
 
+-- Lease the next `_want` tasks to the session. -> the queue, how many, the first token, and how often a group with a rate
+-- could be taken from again
+CREATE FUNCTION tenure.take_tasks(
+    _now bigint, INOUT _q tenure.queue, _mine tenure.session, _want bigint, OUT _count bigint, OUT _first bigint,
+    OUT _again bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+    chosen record;
+    leased record;
+BEGIN
+    IF _q.round > 0 THEN
+        chosen := tenure.take_turns(_now, _q, _want, _q.aging);
+        _q := chosen._q;
+        _again := chosen._again;
+    ELSE
+        chosen := tenure.next_tasks(_now, _q.fronts, _q.name, '', _want, _q.aging);
+        _q.fronts := chosen._fronts;
+        _q.takeable := _q.takeable - cardinality(chosen._places);
+        _again := 0;
+    END IF;
+    leased := tenure.lease_tasks(_now, _mine, _q.max_deliveries, _q.keep_payloads, _q.dead_ttl, chosen._places);
+    _count := leased._count;
+    _first := leased._first;
+    _q.waiting := _q.waiting - _count;
+    IF _q.followed THEN
+        _q := tenure.notify_followers(_q, ARRAY(SELECT t.id FROM tenure.task t
+            WHERE t.session = _mine.id AND t.token BETWEEN _first AND _first + _count - 1));
+    END IF;
+END $$;
+
 -- The session is an idle taker that wants `_want` tasks more, or none if that is 0.
 CREATE FUNCTION tenure.set_taker(_q tenure.queue, _mine tenure.session, _want bigint) RETURNS tenure.queue
 LANGUAGE plpgsql AS $$
@@ -365,9 +395,7 @@ DECLARE
     settled record;
     refused bigint[] := '{}'::bigint[];
     before bigint;
-    turns record;
-    places tid[];
-    leased record;
+    taken record;
     count bigint := 0;
     first bigint;
     stops bigint[];
@@ -414,37 +442,13 @@ BEGIN
         END IF;
     END IF;
     IF _want > 0 AND queue.takeable > 0 AND NOT queue.paused THEN
-        IF queue.round > 0 THEN
-            turns := tenure.take_turns(now, queue, _want, queue.aging);
-            queue := turns._q;
-            places := turns._places;
-            again := turns._again;
-        ELSE
-            turns := tenure.next_tasks(now, queue.fronts, _queue, '', _want, queue.aging);
-            queue.fronts := turns._fronts;
-            places := turns._places;
-            queue.takeable := queue.takeable - cardinality(places);
-        END IF;
-        leased := tenure.lease_tasks(now, mine, queue.max_deliveries, queue.keep_payloads, queue.dead_ttl, places);
-        count := leased._count;
-        first := leased._first;
-        queue.waiting := queue.waiting - count;
-        IF queue.followed THEN
-            queue := tenure.notify_followers(queue, ARRAY(SELECT t.id FROM tenure.task t
-                WHERE t.session = mine.id AND t.token BETWEEN first AND first + count - 1));
-        END IF;
-    END IF;
-    IF is_paced OR queue.group_rate IS NOT NULL THEN
-        IF queue.rate IS NOT NULL AND count > 0 THEN
-            queue.starts_at := tenure.start_after(queue.rate, coalesce(queue.starts_at, 0), now, count);
-            queue.paced_at := NULL;
-        END IF;
-        IF is_paced THEN
-            queue := tenure.open_queue(queue);
-        END IF;
-        IF count > 0 AND coalesce(queue.rate, queue.group_rate) IS NOT NULL THEN
-            queue.keep_until := greatest(queue.keep_until, now + ceil(greatest(
-                queue.rate[1] * queue.rate[2], queue.group_rate[1] * queue.group_rate[2]))::bigint);
+        taken := tenure.take_tasks(now, queue, mine, _want);
+        queue := taken._q;
+        count := taken._count;
+        first := taken._first;
+        again := taken._again;
+        IF queue.rate IS NOT NULL OR queue.group_rate IS NOT NULL THEN
+            queue := tenure.start_tasks(queue, count);
         END IF;
     END IF;
     -- also after the hold, when the queue has no pace any more: an idle taker may have no time to ask by itself
