@@ -1,9 +1,9 @@
 -- Groups of tasks, which take turns: limits, tags, and the lines of producers for room in a group.
 --
 -- Groups take turns while one of them has a task or a producer. The tasks without a group are one group then, whose
--- name is empty. A group is open, or closed until a time, or until something happens. Without tasks it is idle while the
--- time of its next start has an effect. A group that comes and goes all the time would leave dead rows of one name. So
--- the row of a group stays until the period ends, unless there are many more rows than groups in use.
+-- name is empty. A group is open, or closed until a time, or until something happens. Without tasks it is idle while
+-- the time of its next start has an effect. A group that comes and goes all the time would leave dead rows of one name.
+-- So the row of a group stays until the period ends, unless there are many more rows than groups in use.
 -- Needs: paces, state, takers, tasks
 
 -- How many tasks of a group can be taken, as far as its limit and its order go.
@@ -172,8 +172,8 @@ BEGIN
     RETURN FOUND;
 END $$;
 
--- The next tasks in turn are leased, each the only one of its group. -> where they are, in order, and the last tag; NULL if
--- the marks of a group do not lead to its task
+-- The next tasks in turn are leased, each the only one of its group. -> where they are, in order, and the last tag;
+-- NULL if the marks of a group do not lead to its task
 CREATE FUNCTION tenure.take_only_tasks(_q tenure.queue, _want bigint, OUT _places tid[], OUT _reached double precision)
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -317,8 +317,8 @@ BEGIN
     ), turn AS (
         SELECT f.*, 1::bigint AS n FROM first f
         UNION ALL
-        SELECT t.name, t.tag + t.cost, t.cost, t.waiting, t.leased, t.takeable, t.pinned, t.fronts, t.starts_at, t.place,
-            t.most, t.n + 1
+        SELECT t.name, t.tag + t.cost, t.cost, t.waiting, t.leased, t.takeable, t.pinned, t.fronts, t.starts_at,
+            t.place, t.most, t.n + 1
         FROM turn t
         WHERE t.n < least(t.most, _want)
             AND NOT EXISTS (SELECT FROM last l WHERE (t.tag + t.cost, t.name) > (l.tag, l.name))
@@ -359,7 +359,8 @@ BEGIN
         CROSS JOIN LATERAL (SELECT ctid FROM tenure.task WHERE queue = _q.name AND id = t.pinned LIMIT 1) b
         WHERE t.is_pinned
     ), now AS (
-        SELECT c.*, CASE WHEN c.line <= 0 THEN 0 WHEN _q.group_rate IS NULL OR c.name = '' THEN c.free ELSE 1 END AS takeable
+        SELECT c.*,
+            CASE WHEN c.line <= 0 THEN 0 WHEN _q.group_rate IS NULL OR c.name = '' THEN c.free ELSE 1 END AS takeable
         FROM chosen c
     ), turned AS (
         UPDATE tenure.task_group g SET waiting = c.waiting, leased = c.leased, takeable = c.takeable, line = c.line,

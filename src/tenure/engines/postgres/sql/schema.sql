@@ -5,12 +5,20 @@
 -- `check_at` is when to look whether a row is still needed, NULL if that is found out otherwise. It is indexed, and
 -- changes seldom, unlike the time until which the row is kept.
 --
--- While a transaction is held open, for a backup or a report, no dead row goes. So no statement that runs often begins
--- at the dead end of an index. What changes under the lock of a queue begins at a mark in the row of the queue:
--- `fronts` and the columns named `first_...`. Everything else begins at a sequence, which has no versions: `last_due`,
--- `last_forgotten`. And a row that changes all the time has a `page` in its key, and counts its `changes`: with each
--- 32nd it gets the next page, a session with each heartbeat. So a look-up of the last page meets few versions. The lock
--- of an object sees to it that a name has one row, whatever its page is.
+-- Marks. While a transaction is held open, for a backup or a report, no dead row goes, nor its entries in indexes. A
+-- statement that begins at the dead end of an index passes them all: a queue that has done a million tasks since then
+-- would pass a million entries with each take, which takes 60 ms. So no statement that runs often begins there:
+--
+-- * What changes under the lock of a queue begins at a mark in the row of the queue: `fronts` and the columns named
+--   `first_...`. A mark may be too low, which costs time. Above what is there it would hide that: a task would never be
+--   taken. So what comes lowers the mark, and only the statement that has read up to a place raises it to that place.
+-- * What changes under no such lock begins at a sequence, which has no versions: `last_due`, `last_forgotten`. Both stay
+--   0.1 s behind, for transactions that are under way, and every ten seconds one call looks from the beginning.
+-- * A row that changes all the time has a `page` in its key, and counts its `changes`: with each 32nd it gets the next
+--   page, a session with each heartbeat, a group with each turn. A look-up of the last page meets few versions. The
+--   lock of an object sees to it that a name has one row, whatever its page is.
+--
+-- `test_postgres_held.py` counts the entries that are read, and a check behind each test looks for rows below a mark.
 
 CREATE TYPE tenure.answer AS (word text, n bigint[], b bytea[]);
 
@@ -226,13 +234,13 @@ CREATE INDEX limiter_waiter_due ON tenure.limiter_waiter (key, due);
 -- `suspended` and `ending` ones are in no order. `lasting` are records that are kept for good. `awaited`: a client may
 -- watch the end of a task. `followed`: a client may watch its changes.
 --
--- Groups: unless it `has_groups`, what follows is as in a new queue, but for `takeable`: the waiting tasks that groups let
--- be taken now. `named` are the rows of task_group but for that of tasks without a group, `groups` those of them that
+-- Groups: unless it `has_groups`, what follows is as in a new queue, but for `takeable`: the waiting tasks that groups
+-- let be taken now. `named` are the rows of task_group but for that of tasks without a group, `groups` those of them that
 -- have an unfinished task. The rows have one `period` until none is needed. While groups take turns, the turns have a
 -- `round` above 0 and their `virtual_time`; else both are 0, and idle groups are the only rows. `weights` are the rows
 -- of turn. A `rate` is the microseconds between two starts, and the burst; the next task of the queue may start at
--- `starts_at`, by the rate alone at `paced_at` while the queue is held off. The queue is `closed_until` then, by the last
--- check (NULL: it is open). No group is held off after `held_until`. `at` is never stored: it is the time of the
+-- `starts_at`, by the rate alone at `paced_at` while the queue is held off. The queue is `closed_until` then, by the
+-- last check (NULL: it is open). No group is held off after `held_until`. `at` is never stored: it is the time of the
 -- operation that has read the row.
 --
 -- Marks: `fronts` are a priority, a time and an id for each priority of which a task without a group can be taken, the

@@ -51,7 +51,7 @@ BEGIN
             _q := tenure.return_task(_now, _q, task);
         END IF;
     ELSIF _verdict = 'retry' AND has_children THEN
-        task.attempts := task.attempts + 1;
+        task.attempts := tenure.attempts_after(_verdict, task.attempts);
         task.deliveries := task.attempts;
         task.ready_at := _now + _delay;
         _q := tenure.keep_verdict(_q, task, 'retry', '', NULL);
@@ -59,13 +59,8 @@ BEGIN
         IF _verdict = 'retry' AND task.kin THEN
             PERFORM tenure.end_try(_id);
         END IF;
-        task.attempts := CASE WHEN _verdict = 'postpone' AND _result = 'anew' THEN 0
-            ELSE tenure.attempts_after(_verdict, task.attempts) END;
-        IF _verdict = 'retry' OR _verdict = 'postpone' AND _result IN ('', 'anew') THEN
-            task.deliveries := task.attempts;
-        ELSE
-            task.deliveries := task.deliveries - 1;
-        END IF;
+        task.attempts := tenure.attempts_after(_verdict, task.attempts, _result);
+        task.deliveries := tenure.deliveries_after(_verdict, _result, task.attempts, task.deliveries);
         IF _verdict <> 'give back' THEN
             task.ready_at := _now + _delay;
             PERFORM tenure.pin(_q, task.group_name, _id);
