@@ -12,8 +12,8 @@
 -- * What changes under the lock of a queue begins at a mark in the row of the queue: `fronts` and the columns named
 --   `first_...`. A mark may be too low, which costs time. Above what is there it would hide that: a task would never be
 --   taken. So what comes lowers the mark, and only the statement that has read up to a place raises it to that place.
--- * What changes under no such lock begins at a sequence, which has no versions: `last_due`, `last_forgotten`. Both stay
---   0.1 s behind, for transactions that are under way, and every ten seconds one call looks from the beginning.
+-- * What changes under no such lock begins at a sequence, which has no versions: `last_due`, `last_forgotten`. Both
+--   stay 0.1 s behind, for transactions that are under way, and every ten seconds one call looks from the beginning.
 -- * A row that changes all the time has a `page` in its key, and counts its `changes`: with each 32nd it gets the next
 --   page, a session with each heartbeat, a group with each turn. A look-up of the last page meets few versions. The
 --   lock of an object sees to it that a name has one row, whatever its page is.
@@ -235,13 +235,13 @@ CREATE INDEX limiter_waiter_due ON tenure.limiter_waiter (key, due);
 -- watch the end of a task. `followed`: a client may watch its changes.
 --
 -- Groups: unless it `has_groups`, what follows is as in a new queue, but for `takeable`: the waiting tasks that groups
--- let be taken now. `named` are the rows of task_group but for that of tasks without a group, `groups` those of them that
--- have an unfinished task. The rows have one `period` until none is needed. While groups take turns, the turns have a
--- `round` above 0 and their `virtual_time`; else both are 0, and idle groups are the only rows. `weights` are the rows
--- of turn. A `rate` is the microseconds between two starts, and the burst; the next task of the queue may start at
--- `starts_at`, by the rate alone at `paced_at` while the queue is held off. The queue is `closed_until` then, by the
--- last check (NULL: it is open). No group is held off after `held_until`. `at` is never stored: it is the time of the
--- operation that has read the row.
+-- let be taken now. `named` are the rows of task_group but for that of tasks without a group, `groups` those of them
+-- that have an unfinished task. The rows have one `period` until none is needed. While groups take turns, the turns
+-- have a `round` above 0 and their `virtual_time`; else both are 0, and idle groups are the only rows. `weights` are
+-- the rows of turn. A `rate` is the microseconds between two starts, and the burst; the next task of the queue may
+-- start at `starts_at`, by the rate alone at `paced_at` while the queue is held off. The queue is `closed_until` then,
+-- by the last check (NULL: it is open). No group is held off after `held_until`. `at` is never stored: it is the time
+-- of the operation that has read the row.
 --
 -- Marks: `fronts` are a priority, a time and an id for each priority of which a task without a group can be taken, the
 -- highest first: no such task is before that time and id. With more priorities than `with_front` keeps, they are NULL.
@@ -343,17 +343,18 @@ CREATE TABLE tenure.turn (
     PRIMARY KEY (queue, name)
 );
 
--- A group of tasks; the empty name is that of the tasks without a group. `pinned` is the task that goes before the others
--- because it was tried; `reserved` slots belong to producers, and `producers` wait for room in the group. `cost` is that
--- of a turn. The next task may start at `starts_at`, by the rate alone at `paced_at` while the group is held off. The
--- `fronts` are as in the queue.
+-- A group of tasks; the empty name is that of the tasks without a group. `pinned` is the task that goes before the
+-- others because it was tried; `reserved` slots belong to producers, and `producers` wait for room in the group. `cost`
+-- is that of a turn. The next task may start at `starts_at`, by the rate alone at `paced_at` while the group is held
+-- off. The `fronts` are as in the queue.
 --
--- A group stands in one line at most, at its `rank`. While tasks are `takeable`, that is the round of the queue, and the
--- rank is the tag. In line -1 are those that time alone keeps closed, until then. In line -2 are idle ones, of which
--- only `starts_at` is left, until that has no effect. Line 0 is none: nothing waits, or something has to happen first.
+-- A group stands in one line at most, at its `rank`. While tasks are `takeable`, that is the round of the queue, and
+-- the rank is the tag. In line -1 are those that time alone keeps closed, until then. In line -2 are idle ones, of
+-- which only `starts_at` is left, until that has no effect. Line 0 is none: nothing waits, or something has to happen
+-- first.
 --
--- A turn changes the rank, which adds an entry to each index, and so the `page` too; so does one of many changes without
--- a turn. The row may stay when it has no effect, until the period ends.
+-- A turn changes the rank, which adds an entry to each index, and so the `page` too; so does one of many changes
+-- without a turn. The row may stay when it has no effect, until the period ends.
 CREATE TABLE tenure.task_group (
     queue bytea NOT NULL,
     period bigint NOT NULL,

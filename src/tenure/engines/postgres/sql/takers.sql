@@ -303,8 +303,8 @@ BEGIN
     END IF;
 END $$;
 
--- Lease the next `_want` tasks to the session. -> the queue, how many, the first token, and how often a group with a rate
--- could be taken from again
+-- Lease the next `_want` tasks to the session. -> the queue, how many, the first token, and how often a group with a
+-- rate could be taken from again
 CREATE FUNCTION tenure.take_tasks(
     _now bigint, INOUT _q tenure.queue, _mine tenure.session, _want bigint, OUT _count bigint, OUT _first bigint,
     OUT _again bigint

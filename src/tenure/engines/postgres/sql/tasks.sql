@@ -85,7 +85,8 @@ BEGIN
     END IF;
     UPDATE tenure.queue SET paused = _q.paused, awaited = _q.awaited, followed = _q.followed, revision = _q.revision,
         live = _q.live, waiting = _q.waiting, takeable = _q.takeable, delayed = _q.delayed, put = _q.put,
-        done = _q.done, dead = _q.dead, cancelled = _q.cancelled, expired = _q.expired, discarded = _q.discarded, purged = _q.purged,
+        done = _q.done, dead = _q.dead, cancelled = _q.cancelled, expired = _q.expired,
+        discarded = _q.discarded, purged = _q.purged,
         reserved = _q.reserved, producers = _q.producers, takers = _q.takers, ordinal = _q.ordinal,
         lasting = _q.lasting, suspended = _q.suspended, ending = _q.ending,
         max_size = _q.max_size, aging = _q.aging, max_deliveries = _q.max_deliveries,
