@@ -81,8 +81,6 @@ def flags():
         if isinstance(node, ast.Call) and re.search(r"\badd(_argument)?$", ast.unparse(node.func))
     ]
     words = [word.value for call in calls for word in call.args if isinstance(word, ast.Constant)]
-    settings = importlib.import_module("tenure.cli.queue._settings")._OPTIONS
-    words += [option for option, *_ in settings]
     return len({word for word in words if isinstance(word, str) and word.startswith("--")})
 
 
