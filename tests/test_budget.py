@@ -35,7 +35,9 @@ def lines():
 
 
 def parameters():
-    """The parameters of what users construct and call: no values that only the library makes, errors, enumerations."""
+    """The parameters of what users construct and call: no values that only the library makes, errors, enumerations,
+    protocols.
+    """
     public = {}
     for room in map(importlib.import_module, ROOMS):
         public.update((id(value), value) for name in room.__all__ if callable(value := getattr(room, name)))
@@ -44,8 +46,10 @@ def parameters():
 
 def _parameters_of(value):
     if inspect.isclass(value):
-        if issubclass(value, BaseException | Enum) or (
-            dataclasses.is_dataclass(value) and not value.__dict__.get("__post_init__")
+        if (
+            issubclass(value, BaseException | Enum)
+            or getattr(value, "_is_protocol", False)
+            or (dataclasses.is_dataclass(value) and not value.__dict__.get("__post_init__"))
         ):
             return 0
     elif not inspect.isroutine(value):
