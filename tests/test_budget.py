@@ -35,7 +35,9 @@ def lines():
 
 
 def parameters():
-    """The parameters of what users construct and call: no values that only the library makes, errors, enumerations."""
+    """The parameters of what users construct and call: no values that only the library makes, errors, enumerations,
+    protocols.
+    """
     public = {}
     for room in map(importlib.import_module, ROOMS):
         public.update((id(value), value) for name in room.__all__ if callable(value := getattr(room, name)))
@@ -44,8 +46,10 @@ def parameters():
 
 def _parameters_of(value):
     if inspect.isclass(value):
-        if issubclass(value, BaseException | Enum) or (
-            dataclasses.is_dataclass(value) and not value.__dict__.get("__post_init__")
+        if (
+            issubclass(value, BaseException | Enum)
+            or getattr(value, "_is_protocol", False)
+            or (dataclasses.is_dataclass(value) and not value.__dict__.get("__post_init__"))
         ):
             return 0
     elif not inspect.isroutine(value):
@@ -81,8 +85,6 @@ def flags():
         if isinstance(node, ast.Call) and re.search(r"\badd(_argument)?$", ast.unparse(node.func))
     ]
     words = [word.value for call in calls for word in call.args if isinstance(word, ast.Constant)]
-    settings = importlib.import_module("tenure.cli.queue._settings")._OPTIONS
-    words += [option for option, *_ in settings]
     return len({word for word in words if isinstance(word, str) and word.startswith("--")})
 
 

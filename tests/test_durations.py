@@ -48,6 +48,7 @@ def _durations(room):
             continue
         if inspect.isclass(thing) and issubclass(thing, dict):
             options = {option: str(hint) for option, hint in thing.__annotations__.items()}
+            options.pop("on_dead", None)
             yield from ((name, option, hint) for option, hint in options.items() if DURATION.search(option))
             continue
         members = {name: thing}

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         TaskChanges,
         TaskRecord,
         Term,
+        WorkerOptions,
         WorkerStatistics,
     )
     from tenure.store import StoreStatistics
@@ -73,6 +74,7 @@ __all__ = (
     "TaskChanges",
     "TaskRecord",
     "Term",
+    "WorkerOptions",
     "WorkerStatistics",
 )
 
@@ -84,7 +86,7 @@ __getattr__: Callable[[str], Any] = exports(
             Arrival Audit Available BarrierStatistics Child ChildRecord Children Claim GroupStatistics HolderInfo
             LeaderChanges Lease LeasedTask LimiterState Listing LuaGuard Page PooledResource PutOptions
             QueueOptions QueueSettings QueueStatistics QueueWorker ResourcePoolStatistics Schedules Spending
-            TaskChanges TaskRecord Term WorkerStatistics
+            TaskChanges TaskRecord Term WorkerOptions WorkerStatistics
         """,
             "tenure.store": "StoreStatistics",
         }

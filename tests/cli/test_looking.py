@@ -204,9 +204,9 @@ def test_rates_and_hold_offs_are_shown(inhabitant, command, show, tell, url):
     assert (a["group"], a["starts_in"], b["group"]) == ("a", 0, "b")
     assert 2900 < b["starts_in"] <= 3000
     assert show("queue", "groups", "calls")[1][-1] == ["b", "2", "0", "0", "held", "off", "for", "50", "min"]
-    odd = command("queue", "pause", "calls", "--for", "3", "--group", "")
+    odd = command("queue", "pause", "calls", "3", "--group", "")
     assert "--group: it must not be empty" in odd.err
-    assert show("queue", "pause", "calls", "--for", "3000")[0] == 0
+    assert show("queue", "pause", "calls", "3000")[0] == 0
     assert "held off for 50 min" in command("queue", "show", "calls", "--store", url).out
     assert "held off for 50 min" in command("queue", "ls", "--store", url).out
     assert 2900 < tell("queue", "show", "calls")[1]["starts_in"] <= 3000
@@ -243,17 +243,8 @@ def test_the_limits_of_groups_are_shown(inhabitant, command, show, tell, url):
 
 
 def test_settings_are_changed(inhabitant, command, show, tell, url):
-    words = ("--max-size", 5, "--aging", "none", "--rate", "100/60", "--keep-results", "forever")
-    words += (
-        "--group-limit",
-        2,
-        "--group-weight",
-        "gold=4",
-        "--group-weight",
-        "=2",
-        "--keep-payloads",
-        "yes",
-    )
+    words = ("--max-size", 5, "--aging", "none", "--rate", "100/60", "keep.results=forever")
+    words += ("groups.limit=2", "groups.weights=gold=4", "groups.weights==2", "keep.payloads=yes")
     code, document = tell("queue", "set", "mail", *words)
     values = {name: it["value"] for name, it in document["settings"].items() if it["set_by"]}
     assert (code, values) == (
@@ -272,7 +263,7 @@ def test_settings_are_changed(inhabitant, command, show, tell, url):
         return (await tenure.WorkQueue(inhabitant.store, "mail").settings()).max_size
 
     assert inhabitant.do(holds) == 5
-    lifted = show("queue", "set", "mail", "--group-limit", "none", "--group-weight", "none")[1]
+    lifted = show("queue", "set", "mail", "groups.limit=none", "groups.weights=none")[1]
     assert [line[:2] for line in lifted if line[0] in ("groups.limit", "groups.weights", "keep.results")] == [
         ["keep.results", "for"],
         ["groups.limit", "none"],
@@ -281,8 +272,10 @@ def test_settings_are_changed(inhabitant, command, show, tell, url):
     for wrong in (
         ("--max-size", 0),
         ("--rate", "fast"),
-        ("--group-weight", "gold"),
-        ("--keep-payloads", 1),
+        ("groups.weights=gold",),
+        ("groups.limit",),
+        ("keep.payloads=1",),
+        ("keep.limit=1",),
         (),
     ):
         ended = command("queue", "set", "mail", *wrong, "--store", url)
@@ -635,8 +628,8 @@ def test_on_a_terminal_purging_is_confirmed(inhabitant, command, tell, url, type
 
 def test_a_queue_or_a_group_is_held_off(inhabitant, show, tell, command):
     put(inhabitant)
-    assert show("queue", "pause", "mail", "--for", "30") == (0, [["mail:", "held", "off", "for", "30", "s"]])
-    said = tell("queue", "pause", "mail", "--for", "0.5", "--group", "a")
+    assert show("queue", "pause", "mail", "30") == (0, [["mail:", "held", "off", "for", "30", "s"]])
+    said = tell("queue", "pause", "mail", "0.5", "--group", "a")
     assert said == (0, {"name": "mail", "group": "a", "held_off": 0.5})
     assert tell("queue", "show", "mail")[1]["paused"] is False
     assert command("queue", "pause", "mail", "--group", "a").code == 2

@@ -9,7 +9,6 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from pathlib import Path
 
 import anyio
 import pytest
@@ -60,18 +59,9 @@ def test_it_serves_until_it_is_asked_to_end(served, how):
     assert (child.returncode, out, err) == (0, "", "")
 
 
-@pytest.mark.parametrize("how", ["file", "environment", "argument"])
-def test_with_a_token(served, how, here, monkeypatch):
-    if how == "file":
-        (here / "token").write_text("correcthorse7\n")
-        child, url = served("--token-file", "token", hint="; open it as /?token=TOKEN")
-    elif how == "environment":
-        monkeypatch.setenv("TENURE_WEB_TOKEN", "correcthorse7")
-        child, url = served(hint="; open it as /?token=TOKEN")
-    else:
-        child, url = served("--token", "correcthorse7", hint="; open it as /?token=TOKEN")
-    if how != "argument":
-        assert b"correcthorse7" not in Path(f"/proc/{child.pid}/cmdline").read_bytes()
+def test_with_a_token(served, monkeypatch):
+    monkeypatch.setenv("TENURE_WEB_TOKEN", "correcthorse7")
+    _, url = served(hint="; open it as /?token=TOKEN")
     place = url.removesuffix("/")
     with pytest.raises(urllib.error.HTTPError) as caught:
         get(place + "/state.json")
@@ -86,7 +76,7 @@ def test_the_network_is_warned_of(served):
     _, err = child.communicate(timeout=50)
     assert (
         err
-        == "tenure: anyone who reaches this port can read the store; use --token-file FILE to require a token\n"
+        == "tenure: anyone who reaches this port can read the store; TENURE_WEB_TOKEN holds a token to require\n"
     )
 
 
@@ -100,8 +90,9 @@ def test_a_port_that_is_taken(served, command):
     )
 
 
-def test_a_host_that_is_not_here(store_with_a_queue, command):
-    ended = command("web", "name.invalid:8765", "--token", "correcthorse7")
+def test_a_host_that_is_not_here(store_with_a_queue, command, monkeypatch):
+    monkeypatch.setenv("TENURE_WEB_TOKEN", "correcthorse7")
+    ended = command("web", "name.invalid:8765")
     assert (ended.code, ended.out) == (1, "")
     assert ended.err.startswith("tenure: cannot listen on name.invalid:8765: ")
     assert ended.err.count("\n") == 1
@@ -114,24 +105,11 @@ def test_a_token_in_the_environment_that_is_none_does_not_open_the_page(misused,
     assert line.startswith("tenure: TENURE_WEB_TOKEN: a token has at least 8 letters and digits")
 
 
-def test_a_token_file_that_holds_none(misused, here):
-    assert "--token-file gone: No such file or directory" in misused("web", "--token-file", "gone")
-    (here / "bad").write_bytes(b"\xff\xfe")
-    assert "--token-file bad: it is not UTF-8" in misused("web", "--token-file", "bad")
-    (here / "secret").write_text("hush, hush")
-    line = misused("web", "--token-file", "secret")
-    assert "--token-file secret: a token has at least 8" in line
-    assert "hush" not in line
-
-
-def test_actions_need_a_token_and_are_logged(served, misused, here):
+def test_actions_need_a_token_and_are_logged(served, misused, monkeypatch):
     line = misused("web", ":0", "--actions")
-    assert (
-        line
-        == "tenure: --actions needs a token: --token-file FILE, or the environment variable TENURE_WEB_TOKEN\n"
-    )
-    (here / "token").write_text("correcthorse7\n")
-    child, url = served("--actions", "--token-file", "token", hint="; open it as /?token=TOKEN")
+    assert line == "tenure: --actions needs a token in the environment variable TENURE_WEB_TOKEN\n"
+    monkeypatch.setenv("TENURE_WEB_TOKEN", "correcthorse7")
+    child, url = served("--actions", hint="; open it as /?token=TOKEN")
     asked = urllib.request.Request(
         url + "actions",
         data=b'{"action": "pause", "queue": "mail"}',
@@ -168,9 +146,6 @@ def test_without_its_library(store_with_a_queue, command, monkeypatch):
     ("words", "line"),
     [
         ((":70000",), "it must be HOST:PORT"),
-        (("--token", "short"), "a token has at least 8 letters and digits"),
-        (("--token", "with a space"), "a token has at least 8 letters and digits"),
-        (("--token", "correcthorse7", "--token-file", "x"), "not allowed with argument"),
         ((), "there is no file tenure.db"),
     ],
 )

@@ -26,7 +26,6 @@ def some_settings(**given):
         "open_seconds": 60.0,
         "open_factor": 1.0,
         "max_open_seconds": None,
-        "open_jitter": 0.0,
         "probes": 2,
         "probe_seconds": 60.0,
     }
@@ -241,9 +240,3 @@ def test_a_clock_that_steps_back_never_makes_it_stay_open_for_longer_than_was_me
     assert states.retry_after(5.0) == 60.0
     assert not states.admit(64.0)
     assert states.admit(65.0)
-
-
-def test_a_share_of_the_open_time_is_drawn_by_lot():
-    times = [tripped(open_jitter=0.5).retry_after(0.0) for _ in range(200)]
-    assert 30.0 <= min(times) < 40.0
-    assert 50.0 < max(times) <= 60.0

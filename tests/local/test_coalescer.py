@@ -260,21 +260,22 @@ async def test_a_cancelled_block_still_flushes_under_a_shield(virtual_clock):
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-async def test_the_last_flush_may_be_bounded_and_what_is_cut_off_is_reported(cancelled, virtual_clock):
-    sink = Sink(seconds=100)
-    coalescer = Coalescer(sink, window=1, max_items=1, close_timeout=5)
+async def test_a_flush_that_bounds_itself_bounds_the_end_of_the_block(cancelled, virtual_clock):
+    async def flush(batch):
+        with anyio.fail_after(5):
+            await anyio.sleep_forever()
+
+    coalescer = Coalescer(flush, window=1)
     async with anyio.create_task_group() as group:
-        putters = [Putter(coalescer, 0, key, key) for key in "ab"]
+        putter = Putter(coalescer, 0, "a", "a")
         with anyio.CancelScope() as scope:
             async with coalescer:
-                for putter in putters:
-                    group.start_soon(putter.run)
+                group.start_soon(putter.run)
                 await anyio.sleep(2)
                 if cancelled:
                     scope.cancel()
-    assert anyio.current_time() == 7
-    assert [type(putter.outcome) for putter in putters] == [anyio.BrokenResourceError] * 2
-    assert len(sink.batches) == 1
+    assert anyio.current_time() == 6
+    assert isinstance(putter.outcome, TimeoutError)
     assert coalescer.statistics().failed == 1
 
 
@@ -344,7 +345,6 @@ async def test_a_put_is_a_checkpoint(leading):
         ({"window": float("nan")}, "^window must be"),
         ({"window": 2, "max_wait": 1}, "^max_wait must be"),
         ({"window": 1, "max_items": 0}, "^max_items must be"),
-        ({"window": 1, "close_timeout": -1}, "^close_timeout must be"),
     ],
 )
 def test_arguments_are_checked_by_name(options, message):

@@ -74,7 +74,6 @@ def test_it_stays_between_its_least_and_its_most():
     ("options", "message"),
     [
         ({"tolerance": 1}, "tolerance must be above 1"),
-        ({"decrease": 1}, "decrease must be below 1"),
         ({"window": 0}, "window must be above 0"),
         ({"samples": 0}, "samples must be at least 1"),
         ({"least": 0}, "least must be at least 1"),

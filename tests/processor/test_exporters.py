@@ -108,7 +108,7 @@ async def test_the_dashboard_draws_what_is_exported(registry, virtual_clock):
 
 async def test_prometheus_collects_two_processors_in_a_thread_and_over_http(registry):
     client = pytest.importorskip("prometheus_client")
-    observer = PrometheusObserver(registry, prefix="mine")
+    observer = PrometheusObserver(registry)
     server, thread = client.start_http_server(0, addr="127.0.0.1", registry=registry)
     url = f"http://127.0.0.1:{server.server_port}/metrics"
 
@@ -131,8 +131,8 @@ async def test_prometheus_collects_two_processors_in_a_thread_and_over_http(regi
         server.shutdown()
         server.server_close()
         thread.join()
-    assert 'mine_processor_workers{kind="",processor="q"} 10.0' in text
-    assert text.count("# TYPE mine_processor_workers gauge") == 1
+    assert 'tenure_processor_workers{kind="",processor="q"} 10.0' in text
+    assert text.count("# TYPE tenure_processor_workers gauge") == 1
 
 
 async def test_opentelemetry_has_the_figures_and_the_events(virtual_clock):

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from socket import gethostname
 
 from anyio import TASK_STATUS_IGNORED
@@ -34,8 +33,9 @@ def web(words: Sequence[str]) -> int:
     """Run `tenure web`. Raises `UsageError`, `TenureError`, `OSError`."""
     p = parser(
         "web",
-        "A page with live charts, tasks and failures. It can only be read, unless --actions is given. It needs the"
-        " extra web: pip install 'tenure[web]'.",
+        "A page with live charts, tasks and failures. It can only be read, unless --actions is given. Each request must"
+        f" carry the token in the environment variable {_TOKEN_VARIABLE}, if there is one; the page is opened as"
+        " /?token=... It needs the extra web: pip install 'tenure[web]'.",
         as_json=False,
     )
     p.add_argument(
@@ -45,18 +45,6 @@ def web(words: Sequence[str]) -> int:
         type=checked(partial(parse_address, "it")),
         default=f"{_LOCAL}:{_PORT}",
         help="where to listen; port 0 is any that is free, :PORT all interfaces (default: %(default)s)",
-    )
-    tokens = p.add_mutually_exclusive_group()
-    tokens.add_argument(
-        "--token-file",
-        metavar="FILE",
-        help="holds what each request must carry; the page is opened as /?token=... (default: the token in the"
-        f" environment variable {_TOKEN_VARIABLE}, or else none)",
-    )
-    tokens.add_argument(
-        "--token",
-        type=_token,
-        help="the same, where no other user of this machine can read its processes' arguments",
     )
     p.add_argument(
         "--allow-host",
@@ -80,11 +68,9 @@ def web(words: Sequence[str]) -> int:
         " token",
     )
     args = p.parse_args(words)
-    args.token = args.token or _token_from_elsewhere(args.token_file)
+    args.token = _token()
     if args.actions and args.token is None:
-        raise UsageError(
-            f"--actions needs a token: --token-file FILE, or the environment variable {_TOKEN_VARIABLE}"
-        )
+        raise UsageError(f"--actions needs a token in the environment variable {_TOKEN_VARIABLE}")
     with_store(args, partial(_serve, args))
     return 0
 
@@ -96,7 +82,7 @@ async def _serve(args: argparse.Namespace, store: Store) -> None:
     host, port = args.address
     if args.token is None and not is_loopback(host or ""):
         print(
-            "tenure: anyone who reaches this port can read the store; use --token-file FILE to require a token",
+            f"tenure: anyone who reaches this port can read the store; {_TOKEN_VARIABLE} holds a token to require",
             file=sys.stderr,
         )
     names = (host or "localhost", gethostname(), *args.allow_host)
@@ -151,26 +137,10 @@ def _reason(problem: OSError) -> str:
     return os.strerror(code) if code > 0 else problem.strerror or str(problem)
 
 
-def _token_from_elsewhere(file: str | None) -> str | None:
-    """The token in the file, or else in the environment. Raises `UsageError`."""
-    if file is not None:
-        try:
-            source, text = f"--token-file {file}", Path(file).read_text("utf-8").strip()
-        except (OSError, ValueError) as problem:
-            reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
-            raise UsageError(f"--token-file {file}: {reason}") from problem
-    elif _TOKEN_VARIABLE in os.environ:
-        # a token that is empty by mistake must not open the page to all
-        source, text = _TOKEN_VARIABLE, os.environ[_TOKEN_VARIABLE]
-    else:
-        return None
-    try:
-        return _token(text)
-    except argparse.ArgumentTypeError as problem:
-        raise UsageError(f"{source}: {problem}") from problem
-
-
-def _token(text: str) -> str:
-    if not text.isalnum() or not text.isascii() or len(text) < 8:
-        raise argparse.ArgumentTypeError("a token has at least 8 letters and digits, and nothing else")
+def _token() -> str | None:
+    """The token in the environment: an argument could be read by every user of the machine. Raises `UsageError`."""
+    text = os.environ.get(_TOKEN_VARIABLE)
+    # a token that is empty by mistake must not open the page to all
+    if text is not None and not (text.isalnum() and text.isascii() and len(text) >= 8):
+        raise UsageError(f"{_TOKEN_VARIABLE}: a token has at least 8 letters and digits, and nothing else")
     return text

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from types import CoroutineType, TracebackType
 
     from tenure.local._breaker_outcome import Matcher
-    from tenure.observe import Observer
 
 __all__ = ("CircuitBreaker", "CircuitBreakerStatistics")
 
@@ -77,12 +76,11 @@ class CircuitBreaker(AsyncBlock):
     - `failure_rate`, `slow_call_rate`: the shares of calls that failed, or took more than `slow_call_seconds`, at
       which the breaker opens.
     - `window`: calls that are counted, or `window_seconds`; `min_calls` at least.
-    - `open_seconds`: refuses all calls, each time `open_factor` times longer, up to `max_open_seconds`;
-      `open_jitter` shortens it at random.
+    - `open_seconds`: refuses all calls, each time `open_factor` times longer, up to `max_open_seconds`.
     - `probes`: calls while half open, which decide; each may take `probe_seconds`.
     - `record`, `ignore`: exceptions that are failures, or do not count: classes, or a function. `record_result`:
       results that are failures.
-    - `name`, `observer`: for messages and events.
+    - `name`: for messages.
 
     Raises `TypeError` and `ValueError` for settings that make no sense.
 
@@ -107,14 +105,12 @@ class CircuitBreaker(AsyncBlock):
         open_seconds: Seconds = 60.0,
         open_factor: float = 1.0,
         max_open_seconds: Seconds | None = None,
-        open_jitter: float = 0.0,
         probes: int = 10,
         probe_seconds: Seconds = 60.0,
         record: Matcher = Exception,
         ignore: Matcher = (),
         record_result: Callable[[Any], bool] | None = None,
         name: str = "",
-        observer: Observer | None = None,
     ) -> None:
         """Make a closed breaker; outside a running loop too."""
         settings = Settings(
@@ -127,7 +123,6 @@ class CircuitBreaker(AsyncBlock):
             open_seconds=seconds_of(open_seconds),
             open_factor=open_factor,
             max_open_seconds=seconds_of(max_open_seconds),
-            open_jitter=open_jitter,
             probes=probes,
             probe_seconds=seconds_of(probe_seconds),
         )
@@ -136,7 +131,7 @@ class CircuitBreaker(AsyncBlock):
             raise TypeError(f"record_result must be a function or None, not {record_result!r}")
         self._record_result = record_result
         self._name = name
-        self._reporter = Reporter(observer)
+        self._reporter = Reporter()
         self._listeners: list[Callable[[State, State], object]] = []
         self._states = States(settings, self._changed)
 
@@ -148,13 +143,11 @@ class CircuitBreaker(AsyncBlock):
         open_seconds: Seconds = 60.0,
         open_factor: float = 1.0,
         max_open_seconds: Seconds | None = None,
-        open_jitter: float = 0.0,
         probe_seconds: Seconds = 60.0,
         record: Matcher = Exception,
         ignore: Matcher = (),
         record_result: Callable[[Any], bool] | None = None,
         name: str = "",
-        observer: Observer | None = None,
     ) -> Self:
         """Make a breaker that opens after so many `failures` in a row, and closes after one probe that succeeds.
 
@@ -169,14 +162,12 @@ class CircuitBreaker(AsyncBlock):
             open_seconds=open_seconds,
             open_factor=open_factor,
             max_open_seconds=max_open_seconds,
-            open_jitter=open_jitter,
             probes=1,
             probe_seconds=probe_seconds,
             record=record,
             ignore=ignore,
             record_result=record_result,
             name=name,
-            observer=observer,
         )
 
     async def call(self, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -338,7 +329,6 @@ class CircuitBreaker(AsyncBlock):
         raise CircuitOpen(message, retry_after=after)
 
     def _changed(self, old: State, new: State) -> None:
-        self._reporter.notice("breaker.changed", name=self._name, old=old, new=new)
         for listener in self._listeners:
             try:
                 listener(old, new)

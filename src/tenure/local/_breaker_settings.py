@@ -24,7 +24,6 @@ class Settings:
     open_seconds: float
     open_factor: float
     max_open_seconds: float | None
-    open_jitter: float
     probes: int
     probe_seconds: float
 
@@ -41,7 +40,6 @@ class Settings:
             raise ValueError(f"open_factor must be a number from 1, not {self.open_factor!r}")
         if self.max_open_seconds is not None and not self.max_open_seconds >= self.open_seconds:
             raise ValueError(f"max_open_seconds must be at least open_seconds, not {self.max_open_seconds!r}")
-        _check_share("open_jitter", self.open_jitter, least=0)
         check_count("probes", self.probes)
         _check_seconds("probe_seconds", self.probe_seconds)
 
@@ -67,11 +65,9 @@ class Settings:
         return failures / calls >= self.failure_rate or slow / calls >= self.slow_call_rate
 
 
-def _check_share(name: str, value: float, *, least: float | None = None) -> None:
-    if least is None and not 0 < value <= 1:
+def _check_share(name: str, value: float) -> None:
+    if not 0 < value <= 1:
         raise ValueError(f"{name} must be a share of more than 0 and at most 1, not {value!r}")
-    if least is not None and not least <= value <= 1:
-        raise ValueError(f"{name} must be a share from {least} to 1, not {value!r}")
 
 
 def _check_seconds(name: str, value: float, *, never: float | None = None) -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from itertools import count
 from math import inf
-from random import random
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from tenure.local._breaker_window import SLOW, CountWindow
@@ -175,7 +174,7 @@ class States:
         settings = self.settings
         self.opened += 1
         self._opened_at = now
-        self._open_for = self._backoff * (1 - settings.open_jitter * random())
+        self._open_for = self._backoff
         self._backoff = min(self._backoff * settings.open_factor, settings.max_open_seconds or inf)
         self._begin("open")
 

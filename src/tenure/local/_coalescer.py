@@ -106,12 +106,10 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
     - `max_items`: the most keys of a batch (None: any number).
     - `leading`: the first put after a pause is flushed at once, alone.
     - `merge(earlier, later)` makes one value of two for a key; without it the last value counts.
-    - `close_timeout`: limits the last flush, when the block is left (None: no limit).
 
     One flush runs at a time. Every put of a batch raises the `Exception` of its flush or of `merge`.
 
-    Raises `ClosedResourceError` for a put after the block, `BrokenResourceError` in puts that `close_timeout` cut
-    off.
+    Raises `ClosedResourceError` for a put after the block, `BrokenResourceError` in puts whose flush was cancelled.
 
     Cancellation: see `put`. A block that is cancelled still flushes the gathered values.
     """
@@ -125,20 +123,17 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
         max_items: int | None = None,
         leading: bool = False,
         merge: Callable[[V, V], V] | None = None,
-        close_timeout: Seconds | None = None,
     ) -> None:
         """Make a coalescer, which gathers nothing before it is entered; outside a running loop too."""
         if not callable(flush):
             raise TypeError(f"flush must be an async function, not {flush!r}")
-        window, max_wait, close_timeout = seconds_of(window), seconds_of(max_wait), seconds_of(close_timeout)
+        window, max_wait = seconds_of(window), seconds_of(max_wait)
         if not window >= 0:
             raise ValueError(f"window must be at least 0 seconds, not {window!r}")
         if max_wait is not None and not max_wait >= window:
             raise ValueError(f"max_wait must be at least the window of {window} s, or None, not {max_wait!r}")
         if max_items is not None and not max_items >= 1:
             raise ValueError(f"max_items must be at least 1, or None, not {max_items!r}")
-        if close_timeout is not None and not close_timeout >= 0:
-            raise ValueError(f"close_timeout must be at least 0 seconds, or None, not {close_timeout!r}")
         self._flush = flush
         self._reporter = Reporter()
         self._window = window
@@ -146,7 +141,6 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
         self._max_items = inf if max_items is None else max_items
         self._leading = check_flag("leading", leading)
         self._merge = merge
-        self._close_timeout = close_timeout
         self._batches: deque[_Batch[K, V]] = deque()
         self._flushing: _Batch[K, V] | None = None
         self._home = Home(self)
@@ -168,16 +162,15 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
             finally:
                 self._open = False
                 self._news.set()
-                with anyio.move_on_after(self._close_timeout, shield=True):
+                with anyio.CancelScope(shield=True):
                     await finished.wait()
                 job.cancel()
 
     async def put(self, key: K, value: V) -> None:
         """Put a value, and wait until it is flushed; raise what the flush has raised.
 
-        ClosedResourceError outside of the block. BrokenResourceError if the flush was cancelled: by the end of the
-        block, see `close_timeout`, or by something of its own. RuntimeError from inside of `flush`, which would
-        wait for itself.
+        ClosedResourceError outside of the block. BrokenResourceError if the flush was cancelled by something of its
+        own. RuntimeError from inside of `flush`, which would wait for itself.
 
         Cancellation: before its flush begins, the value is taken out again and the others stay; later, the
         value goes where the others go. Always a checkpoint.

@@ -207,7 +207,9 @@ class RWLock:
             raise WouldBlock
         if len(self._holders) == 1 and line.home.thread != get_ident():
             line.home.hold()
-        return TakenTurn(self, task)
+        turn = TakenTurn(self)
+        turn._task = task
+        return turn
 
     def _refuse(self, entered_by: object) -> None:
         if entered_by is not None:
@@ -315,9 +317,9 @@ class RWLock:
 class _Block(AsyncBlock, NotAwaited):
     __slots__ = ("_lock", "_task")
 
-    def __init__(self, lock: RWLock, task: TaskEnd | None = None) -> None:
+    def __init__(self, lock: RWLock) -> None:
         self._lock = lock
-        self._task = task
+        self._task: TaskEnd | None = None
 
     def __aexit__(self, *_: object) -> CoroutineType[Any, Any, None]:
         self._lock._give_back(self._task)

@@ -9,7 +9,7 @@ from ._samples import Sample
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-def exposition(samples: Iterable[Sample], *, prefix: str = "tenure") -> str:
+def exposition(samples: Iterable[Sample]) -> str:
     """The figures as text in the format of Prometheus (version 0.0.4), for an HTTP server of your own.
 
     The content type of an answer with them is `text/plain; version=0.0.4; charset=utf-8`.
@@ -19,7 +19,7 @@ def exposition(samples: Iterable[Sample], *, prefix: str = "tenure") -> str:
         families.setdefault(sample.name, []).append(sample)
     lines: list[str] = []
     for name, family in families.items():
-        full = f"{prefix}_{name}_total" if family[0].kind == "counter" else f"{prefix}_{name}"
+        full = f"tenure_{name}_total" if family[0].kind == "counter" else f"tenure_{name}"
         lines += (f"# HELP {full} {family[0].help}", f"# TYPE {full} {family[0].kind}")
         for sample in family:
             labels = ",".join(f'{key}="{value.translate(_ESCAPED)}"' for key, value in sample.labels.items())

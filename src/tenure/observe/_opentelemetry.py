@@ -13,22 +13,21 @@ from ._samples import TIMES, Source
 class OpenTelemetryObserver:
     """Counts events, measures their times, and offers the figures of what it watches, with the OpenTelemetry API.
 
-    The counter `<prefix>.events` by event; the histogram `<prefix>.event.duration` in seconds by event and field
+    The counter `tenure.events` by event; the histogram `tenure.event.duration` in seconds by event and field
     (`waited`, `held`, `seconds`). `watch(processor)` adds the processor's figures, with dots for the first underscores.
     `meter` is one of the global provider by default. Raises `ModuleNotFoundError` if the extra `otel` is not installed.
 
     Thread safety: any; readers collect in threads of their own.
     """
 
-    def __init__(self, meter: Any = None, *, prefix: str = "tenure") -> None:
+    def __init__(self, meter: Any = None) -> None:
         self._api = extra("opentelemetry.metrics", "otel")
         self._meter: Any = self._api.get_meter("tenure") if meter is None else meter
-        self._prefix = prefix
         self._sources: tuple[Source, ...] = ()
         self._offered: set[str] = set()
-        self._events: Any = self._meter.create_counter(f"{prefix}.events", "{event}", "Events.")
+        self._events: Any = self._meter.create_counter("tenure.events", "{event}", "Events.")
         self._times: Any = self._meter.create_histogram(
-            f"{prefix}.event.duration", "s", "Durations reported by events."
+            "tenure.event.duration", "s", "Durations reported by events."
         )
 
     def notice(self, event: str, /, **fields: object) -> None:
@@ -52,7 +51,7 @@ class OpenTelemetryObserver:
                     else meter.create_observable_gauge
                 )
                 name, unit = _in_units(sample.name)
-                make(f"{self._prefix}.{name}", [self._observe(sample.name)], unit, sample.help)
+                make(f"tenure.{name}", [self._observe(sample.name)], unit, sample.help)
 
     def unwatch(self, source: Source) -> None:
         """Offer the source's figures no more."""

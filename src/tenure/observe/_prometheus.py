@@ -14,7 +14,7 @@ from ._samples import TIMES, Sample, Source
 class PrometheusObserver:
     """Counts events, measures their times, and offers the figures of what it watches, with `prometheus_client`.
 
-    `<prefix>_events_total` by event; `<prefix>_event_seconds`, a histogram by event and field (`waited`, `held`,
+    `tenure_events_total` by event; `tenure_event_seconds`, a histogram by event and field (`waited`, `held`,
     `seconds`). `watch(processor)` adds the processor's figures. `registry` is prometheus_client's own by default.
     Serve them as usual, with `prometheus_client.start_http_server`. Raises `ModuleNotFoundError` if the extra
     `prometheus` is not installed.
@@ -22,16 +22,15 @@ class PrometheusObserver:
     Thread safety: any; `prometheus_client` collects in threads of its own.
     """
 
-    def __init__(self, registry: Any = None, *, prefix: str = "tenure") -> None:
+    def __init__(self, registry: Any = None) -> None:
         client = extra("prometheus_client", "prometheus")
         self._core = import_module("prometheus_client.core")
         self._registry: Any = client.REGISTRY if registry is None else registry
-        self._prefix = prefix
         self._sources: tuple[Source, ...] = ()
-        events = client.Counter(f"{prefix}_events", "Events.", ["event"], registry=self._registry)
+        events = client.Counter("tenure_events", "Events.", ["event"], registry=self._registry)
         self._count: Any = events.labels
         times = client.Histogram(
-            f"{prefix}_event_seconds",
+            "tenure_event_seconds",
             "Durations reported by events.",
             ["event", "field"],
             registry=self._registry,
@@ -66,7 +65,7 @@ class PrometheusObserver:
         for name, samples in families.items():
             first = samples[0]
             make = self._core.CounterMetricFamily if first.kind == "counter" else self._core.GaugeMetricFamily
-            family: Any = make(f"{self._prefix}_{name}", first.help, labels=list(first.labels))
+            family: Any = make(f"tenure_{name}", first.help, labels=list(first.labels))
             for sample in samples:
                 family.add_metric(list(sample.labels.values()), sample.value)
             yield family

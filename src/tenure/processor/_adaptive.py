@@ -9,6 +9,8 @@ from statistics import median
 from tenure.arguments import Seconds, check_count, check_number, check_seconds, seconds_of
 
 _AT_FIRST = 4
+_DECREASE = 0.9
+"""The factor of the concurrency when tasks take too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +18,7 @@ class Adaptive:
     """The settings that say when concurrency is lowered and raised.
 
     Looks at the median time of the tasks of each `window` (in seconds, and at least `samples` tasks). If it is more
-    than `tolerance` times the least that was seen, concurrency is multiplied by `decrease`; if not, and all that was
+    than `tolerance` times the least that was seen, concurrency falls to nine tenths; if not, and all that was
     allowed was used, one more is allowed (at first twice as many, until it was too much for the first time). It stays
     between `least` and the number of workers. When the least is `memory` windows old, concurrency is divided by
     `tolerance` for one window to measure it anew: so a latency that has grown for good is taken for normal. Raises
@@ -24,7 +26,6 @@ class Adaptive:
     """
 
     tolerance: float = 2.0
-    decrease: float = 0.9
     window: Seconds = 1.0
     samples: int = 10
     memory: int = 60
@@ -33,8 +34,6 @@ class Adaptive:
     def __post_init__(self) -> None:
         if check_number("tolerance", self.tolerance) <= 1:
             raise ValueError(f"tolerance must be above 1, not {self.tolerance!r}")
-        if check_number("decrease", self.decrease) >= 1:
-            raise ValueError(f"decrease must be below 1, not {self.decrease!r}")
         object.__setattr__(self, "window", check_seconds("window", self.window, least=None))
         for name in ("samples", "memory", "least"):
             check_count(name, getattr(self, name))
@@ -95,7 +94,7 @@ class Limit:
             self._set(self._exact / settings.tolerance)
         elif latency > settings.tolerance * self._least_latency:
             self._starting = False
-            self._set(self._exact * settings.decrease)
+            self._set(self._exact * _DECREASE)
         elif self._used_up:
             self._set(self._exact + (self._exact if self._starting else 1.0))
 

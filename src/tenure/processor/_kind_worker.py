@@ -33,6 +33,7 @@ from tenure.shared import (
     Semaphore,
     Task,
     Worker,
+    WorkerOptions,
     WorkQueue,
     check_around,
     event_of,
@@ -44,7 +45,7 @@ from tenure.waiting import Line, now
 from ._adaptive import Adaptive, Limit
 from ._context import Context
 from ._meter import Meter
-from ._settings import Around, Claims, WorkerOptions
+from ._settings import Around, Claims
 
 AHEAD = 4
 """The largest number of tasks that wait for a place or a permit, beyond the places that the kind has."""

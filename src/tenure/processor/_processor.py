@@ -17,7 +17,15 @@ from tenure.errors import AcquireTimeout, DuplicateTask, StoreUnavailable
 from tenure.limits import Limit
 from tenure.local import Bulkhead, CircuitBreaker, Pool
 from tenure.observe import LoggingObserver, Sample
-from tenure.shared import PutOptions, QueueOptions, RateLimiter, ResourcePool, Semaphore, WorkQueue
+from tenure.shared import (
+    PutOptions,
+    QueueOptions,
+    RateLimiter,
+    ResourcePool,
+    Semaphore,
+    WorkerOptions,
+    WorkQueue,
+)
 from tenure.store import Store, handle_of
 from tenure.upkeep import Upkeep, unwrapped_task_group
 from tenure.waiting import now
@@ -32,7 +40,7 @@ from ._monitor import Monitor
 from ._polling import EVERY, repeat, watch_heartbeats
 from ._presets import Preset, preset_of
 from ._samples import samples_of
-from ._settings import Around, Claims, WorkerOptions, check_maker, check_type, shares
+from ._settings import Around, Claims, check_maker, check_type, shares
 from ._window import Tally
 
 

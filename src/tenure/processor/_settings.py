@@ -5,25 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, TypedDict, cast
+from typing import Any, cast
 
 from tenure.arguments import Seconds, check_count, check_name, check_timeout
 from tenure.local import CircuitBreaker
-from tenure.shared import Claim, ResourcePool, Retry, Task
+from tenure.shared import Claim, ResourcePool, Task
 
 _WORKERS = 10
 
 Around = Callable[[Task], AbstractAsyncContextManager[Any]]
 """A function of a task that returns a manager for it."""
-
-
-class WorkerOptions(TypedDict, total=False):
-    """The options of `Worker` that a processor takes."""
-
-    timeout: Seconds | None
-    retry: Retry | None
-    prefetch: int
-    on_dead: Callable[[Any], Any] | None
 
 
 @dataclass(frozen=True, slots=True)

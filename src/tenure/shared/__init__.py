@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .queue._selecting import Selection
     from .queue._settings import Groups, Keep, QueueOptions, QueueSettings, shown_record, values_of
     from .queue._task import Task, event_of
-    from .queue._worker import BatchWorker, Worker, WorkerStatistics
+    from .queue._worker import BatchWorker, Worker, WorkerOptions, WorkerStatistics
 
 __all__ = (
     "Arrival",
@@ -98,6 +98,7 @@ __all__ = (
     "Term",
     "WorkQueue",
     "Worker",
+    "WorkerOptions",
     "WorkerStatistics",
 )
 
@@ -153,7 +154,7 @@ __getattr__: Callable[[str], Any] = exports(
             "holds._resource_pool": "PooledResource ResourcePoolStatistics",
             "queue._schedules": "Schedules",
             "queue._settings": "QueueOptions QueueSettings",
-            "queue._worker": "WorkerStatistics",
+            "queue._worker": "WorkerOptions WorkerStatistics",
         },
     },
 )

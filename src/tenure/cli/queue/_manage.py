@@ -162,17 +162,17 @@ def set_paused(paused: bool, words: Sequence[str]) -> int:
     p = of_one(f"queue {prog}", meaning)
     if paused:
         p.add_argument(
-            "--for",
-            dest="seconds",
+            "seconds",
+            nargs="?",
             type=seconds,
             metavar="S",
             help="start no task for so many seconds, and then go on at the rate; the queue is not paused",
         )
-    of_group = "only of this group; with --for" if paused else "end a hold of this group instead"
+    of_group = "only of this group; with S" if paused else "end a hold of this group instead"
     p.add_argument("--group", metavar="GROUP", type=name, help=of_group)
     args = p.parse_args(words)
     if paused and args.seconds is None and args.group is not None:
-        raise UsageError("--group needs --for")
+        raise UsageError("--group needs a number of seconds")
 
     async def task(store: Store) -> QueueStatistics:
         queue = WorkQueue(store, args.name)

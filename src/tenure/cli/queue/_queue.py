@@ -52,7 +52,7 @@ usage: tenure queue COMMAND ...
   dead NAME               its dead letters
   groups NAME             the groups with the most unfinished tasks
   workers NAME            the live processes that work on it, and the tasks that they have
-  set NAME --max-size N --group-limit N|none ...
+  set NAME --max-size N groups.limit=N ...
                           change settings of a queue, for all processes at once
   requeue NAME [ID...] [SELECTION] [--yes]
                           make dead letters ready again; their attempts start anew
@@ -65,7 +65,9 @@ usage: tenure queue COMMAND ...
                           cancel tasks that have not ended
   purge NAME STATE... [SELECTION]
                           delete waiting, delayed or dead tasks; forget done, discarded, cancelled or expired ones
-  pause NAME, resume NAME stop and resume handing out tasks; resume also ends a hold
+  pause NAME [S], resume NAME
+                          stop and resume handing out tasks; with S hold the queue for so many seconds, which
+                          resume ends too
 
 SELECTION: --group G, --where FIELD=VALUE (older_than, key_prefix, error, meta.NAME), --limit N, --dry-run
 

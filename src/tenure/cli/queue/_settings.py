@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from tenure.cli._answer import answer
@@ -15,6 +16,9 @@ from tenure.cli._table import spoken, table
 from tenure.cli._with_store import with_store
 from tenure.shared import Groups, Keep, Limit, QueueSettings, WorkQueue, values_of
 
+_LEFT: Any = object()
+"""The value of an option that is not given."""
+
 
 def set_settings(words: Sequence[str]) -> int:
     """Run `tenure queue set`. Raises `UsageError`, `TenureError`."""
@@ -22,34 +26,49 @@ def set_settings(words: Sequence[str]) -> int:
         "queue set",
         "Change settings of a queue, for all processes at once; a program that starts names its own.",
     )
-    for option, metavar, kind, meaning in _OPTIONS:
-        p.add_argument(option, metavar=metavar, type=kind, default=_LEFT, help=meaning)
-    p.add_argument(
-        "--group-weight",
-        metavar="GROUP=W",
-        action="append",
-        type=_weight,
-        default=[],
-        help="the weight of a group in the turns, in place of all weights; none: no weights",
+    add = partial(p.add_argument, default=_LEFT)
+    add("--max-size", metavar="N", type=count, help="the most unfinished tasks")
+    add(
+        "--aging",
+        metavar="S",
+        type=_or("none", seconds),
+        help="tasks that are ready for longer precede all others; none: by priority",
     )
-    args = p.parse_args(words)
-    named = {option: getattr(args, option[2:].replace("-", "_")) for option, *_ in _OPTIONS}
-    named = {option: value for option, value in named.items() if value is not _LEFT}
-    if args.group_weight:
-        named["--group-weight"] = dict(weight for weight in args.group_weight if weight is not None) or None
+    add(
+        "--max-deliveries",
+        metavar="N",
+        type=count,
+        help="deliveries without a verdict after which a task is dead",
+    )
+    add(
+        "--rate",
+        metavar="N/S",
+        type=_RATE,
+        help="tasks that start in S seconds (without S: in one); none: no rate",
+    )
+    p.add_argument(
+        "fields",
+        metavar="FIELD=VALUE",
+        nargs="*",
+        type=_field,
+        help="keep.results=SECONDS, keep.dead=SECONDS (of records and dead letters; or forever), keep.payloads=yes|no,"
+        " keep.tracebacks=yes|no (whether records have them), keep.keys=SECONDS (at least; none: until their tasks have"
+        " ended); groups.limit=N tasks of a group that run at a time, groups.max_size=N unfinished tasks,"
+        " groups.rate=N/S tasks that start, groups.weights=GROUP=W (repeatable, in place of all weights), each or none;"
+        " groups.on_retry=hold|pass: whether a task after a failure holds its group",
+    )
+    args = p.parse_intermixed_args(words)
+    plain = ("max_size", "aging", "max_deliveries", "rate")
+    named = {field: value for field in plain if (value := getattr(args, field)) is not _LEFT}
+    parts: dict[str, dict[str, Any]] = {"keep": {}, "groups": {}}
+    for (part, field), value in args.fields:
+        before: dict[str, Any] = parts[part].get(field) or {}
+        parts[part][field] = {**before, **value} or None if field == "weights" else value
+    kinds = {"keep": Keep, "groups": Groups}
+    named |= {part: kinds[part](**fields) for part, fields in parts.items() if fields}
     if not named:
         raise UsageError("name a setting, such as --max-size 5000")
-    parts: dict[str, Any] = {}
-    for field, part, prefix in (("keep", Keep, "--keep-"), ("groups", Groups, "--group-")):
-        its = {
-            _FIELDS.get(o, o[len(prefix) :].replace("-", "_")): named.pop(o)
-            for o in [*named]
-            if o.startswith(prefix)
-        }
-        if its:
-            parts[field] = part(**its)
-    parts |= {option[2:].replace("-", "_"): value for option, value in named.items()}
-    settings = with_store(args, lambda store: WorkQueue(store, args.name).configure(**parts))
+    settings = with_store(args, lambda store: WorkQueue(store, args.name).configure(**named))
     if args.json:
         return answer({"name": args.name, "settings": document(settings)})
     print(shown(settings))
@@ -99,10 +118,6 @@ def _in_words(name: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-_LEFT: Any = object()
-"""The value of an option that is not given."""
-
-
 def _or(word: str, kind: Callable[[str], Any]) -> Callable[[str], Any]:
     def parse(text: str) -> Any:
         return None if text == word else kind(text)
@@ -124,13 +139,13 @@ def _rate(text: str) -> Limit:
         raise ArgumentTypeError(f"{text!r} is no rate, such as 100 or 100/60: {problem}") from None
 
 
-def _weight(text: str) -> tuple[str, float] | None:
+def _weight(text: str) -> dict[str, float]:
     if text == "none":
-        return None
+        return {}
     group, equals, weight = text.rpartition("=")
     try:
         if equals:
-            return group, float(weight)
+            return {group: float(weight)}
     except ValueError:
         pass
     raise ArgumentTypeError(f"{text!r} is no weight, such as gold=4, nor none")
@@ -142,34 +157,23 @@ def _on_retry(text: str) -> str:
     return text
 
 
-_OPTIONS: tuple[tuple[str, str, Callable[[str], Any], str], ...] = (
-    ("--max-size", "N", count, "the most unfinished tasks"),
-    (
-        "--aging",
-        "S",
-        _or("none", seconds),
-        "tasks that are ready for longer precede all others; none: by priority",
-    ),
-    ("--max-deliveries", "N", count, "deliveries without a verdict after which a task is dead"),
-    ("--rate", "N/S", _or("none", _rate), "tasks that start in S seconds (without S: in one); none: no rate"),
-    (
-        "--keep-results",
-        "S",
-        _or("forever", seconds),
-        "for how long records of tasks are kept; forever: for good",
-    ),
-    ("--keep-dead", "S", _or("forever", seconds), "the same of dead letters"),
-    ("--keep-payloads", "yes|no", _flag, "whether records keep payloads"),
-    ("--keep-tracebacks", "yes|no", _flag, "whether records of failures have tracebacks"),
-    (
-        "--keep-keys",
-        "S",
-        _or("none", seconds),
-        "for how long a key is kept at least; none: until its task has ended",
-    ),
-    ("--group-limit", "N", _or("none", count), "tasks of a group that run at a time; none: no limit"),
-    ("--group-max-size", "N", _or("none", count), "the most unfinished tasks of a group; none: no limit"),
-    ("--group-on-retry", "hold|pass", _on_retry, "whether a task after a failure holds its group"),
-    ("--group-rate", "N/S", _or("none", _rate), "tasks of each group that start; none: no rate"),
-)
-_FIELDS = {"--group-weight": "weights"}
+_RATE = _or("none", _rate)
+_FIELDS: dict[str, Callable[[str], Any]] = {
+    "keep.results": _or("forever", seconds),
+    "keep.dead": _or("forever", seconds),
+    "keep.payloads": _flag,
+    "keep.tracebacks": _flag,
+    "keep.keys": _or("none", seconds),
+    "groups.limit": _or("none", count),
+    "groups.weights": _weight,
+    "groups.max_size": _or("none", count),
+    "groups.on_retry": _on_retry,
+    "groups.rate": _RATE,
+}
+
+
+def _field(text: str) -> tuple[list[str], Any]:
+    field, equals, value = text.partition("=")
+    if not equals or field not in _FIELDS:
+        raise ArgumentTypeError(f"{text!r} is not one of {', '.join(_FIELDS)}, with =VALUE")
+    return field.split("."), _FIELDS[field](value)

@@ -14,15 +14,13 @@ from ._payload import P_co
 from ._retry import Retry
 
 
-class PutOptions(TypedDict, total=False):
-    """The options of `WorkQueue.put`, for functions that put: `**options: Unpack[PutOptions]`."""
+class TickOptions(TypedDict, total=False):
+    """The options of each put of a schedule, which has times of its own."""
 
     priority: int
     """The order of tasks: higher first. 0 by default."""
     delay: Seconds
     """Duration from the put on before the task may be taken. 0 by default."""
-    at: datetime | None
-    """The time, with a time zone, before which no worker takes the task, in place of `delay`. None: at once."""
     key: str | Key | None
     """Only one unfinished task of the queue has this key. `Key` says what happens to a second put."""
     group: str | None
@@ -37,6 +35,13 @@ class PutOptions(TypedDict, total=False):
     """The rule for further tries of the task. None: the worker's."""
     meta: Mapping[str, str] | None
     """A few short texts that travel with the task, at most 1 KiB as JSON."""
+
+
+class PutOptions(TickOptions, total=False):
+    """The options of `WorkQueue.put`, for functions that put: `**options: Unpack[PutOptions]`."""
+
+    at: datetime | None
+    """The time, with a time zone, before which no worker takes the task, in place of `delay`. None: at once."""
 
 
 @dataclass(init=False)
@@ -57,10 +62,10 @@ class Item(Generic[P_co]):
         self.options: PutOptions = check_options(options)
 
 
-def check_options(options: Any) -> PutOptions:
-    """The same, if all names are options of a put. Raises `TypeError`."""
+def check_options(options: Any, known: Any = PutOptions, of: str = "a put") -> PutOptions:
+    """The same, if all names are options of a put, or of what is named. Raises `TypeError`."""
     for name in options:
-        if name not in PutOptions.__annotations__:
-            known = ", ".join(PutOptions.__annotations__)
-            raise TypeError(f"unexpected keyword argument {name!r}; the options of a put are {known}")
+        if name not in known.__annotations__:
+            names = ", ".join(known.__annotations__)
+            raise TypeError(f"unexpected keyword argument {name!r}; the options of {of} are {names}")
     return options

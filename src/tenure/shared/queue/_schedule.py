@@ -25,7 +25,7 @@ from ._as_json import bytes_of, readable
 from ._children import Target, TargetQueue
 from ._keys import Key
 from ._new_task import new_task
-from ._options import Item, PutOptions, check_options
+from ._options import Item, PutOptions, TickOptions, check_options
 from ._payload import P
 from ._portions import StoredCursor
 from ._ticks import Ticks, ticks
@@ -52,7 +52,7 @@ _LATE = 60.0
 Missed = Literal["one", "all", "skip"]
 
 
-class ScheduleOptions(PutOptions, total=False):
+class ScheduleOptions(TickOptions, total=False):
     """The options of a schedule, and of the puts of its tasks."""
 
     tz: str
@@ -207,8 +207,8 @@ class Schedule(Generic[P]):
                 f"end must not be before start, {options.get('start')}, and is {options.get('end')}"
             )
         said["jitter"] = check_seconds("jitter", options.get("jitter", 0.0))
-        own = ScheduleOptions.__annotations__.keys() - PutOptions.__annotations__.keys()
-        put = {option: value for option, value in options.items() if option not in own}
+        check_options(options, ScheduleOptions, "a schedule")
+        put = {option: value for option, value in options.items() if option in TickOptions.__annotations__}
         self._set(queue, name, said, 0.0)
         self.payload, self.options = payload, put
         self._encoded = self._check()
@@ -323,8 +323,6 @@ class Schedule(Generic[P]):
 
     def _check(self) -> bytes:
         """Raise what would fail at each tick; the encoded payload."""
-        if check_options(self.options).get("at") is not None:
-            raise ValueError("a schedule has no at: its tasks are put at its ticks")
         return new_task(self.queue, cast("P", self.payload), **self._options_of(0.5, LONGEST)).payload
 
     async def _step(self, state: ScheduleState | None = None) -> float:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Literal, cast, overload
+from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
 import tenure.engine as e
-from tenure.arguments import Seconds, check_count, check_seconds, check_timeout
+from tenure.arguments import Seconds, check_count, check_seconds, check_timeout, shows_options
 from tenure.handlers import HandlerProcess, adapted, in_thread, is_async, name_of, until_free
 from tenure.local import Threads
 from tenure.observe import Sample
@@ -30,6 +30,19 @@ Executor = Literal["thread", "process"]
 
 OnDead = Callable[[TaskRecord[Any]], Any] | Callable[[Task[TaskRecord[Any]]], Any]
 """A handler of dead letters."""
+
+
+class WorkerOptions(TypedDict, total=False):
+    """The options of a `Worker` that a `BatchWorker` and a `Processor` take too."""
+
+    timeout: Seconds | None
+    """Duration that a try may take. None: no limit."""
+    retry: Retry | None
+    """The rule for further tries. None: the queue's."""
+    prefetch: int
+    """The number of tasks that are leased ahead while all runners are busy. 0 by default."""
+    on_dead: OnDead | None
+    """The handler of the `TaskRecord` of each dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +83,12 @@ class AnyWorker:
         adapt: Callable[[Callable[..., Any] | None], Callable[..., Any]],
         *,
         concurrency: int,
-        timeout: Seconds | None,
-        retry: Retry | None,
-        prefetch: int,
         executor: Executor | None,
-        on_dead: OnDead | None,
         around: Sequence[Around] = (),
+        timeout: Seconds | None = None,
+        retry: Retry | None = None,
+        prefetch: int = 0,
+        on_dead: OnDead | None = None,
     ) -> None:
         check_queue(queue)
         if not callable(handler):
@@ -243,11 +256,8 @@ class Worker(AnyWorker):
         handler: Callable[[P], Any] | Callable[[Task[P]], Any],
         *,
         concurrency: int = 10,
-        timeout: Seconds | None = None,
-        retry: Retry | None = None,
-        prefetch: int = 0,
         executor: Executor | None = None,
-        on_dead: OnDead | None = None,
+        **options: Unpack[WorkerOptions],
     ) -> None: ...
     @overload
     def __init__(
@@ -257,11 +267,8 @@ class Worker(AnyWorker):
         *,
         around: Sequence[Around],
         concurrency: int = 10,
-        timeout: Seconds | None = None,
-        retry: Retry | None = None,
-        prefetch: int = 0,
         executor: Executor | None = None,
-        on_dead: OnDead | None = None,
+        **options: Unpack[WorkerOptions],
     ) -> None: ...
     @overload
     def __init__(
@@ -269,25 +276,20 @@ class Worker(AnyWorker):
         queue: Job[..., Any],
         *,
         concurrency: int = 10,
-        timeout: Seconds | None = None,
-        retry: Retry | None = None,
-        prefetch: int = 0,
         executor: Executor | None = None,
-        on_dead: OnDead | None = None,
         around: Sequence[Around] = (),
+        **options: Unpack[WorkerOptions],
     ) -> None: ...
+    @shows_options(WorkerOptions, prefetch=0)
     def __init__(
         self,
         queue: WorkQueue[Any] | Job[..., Any],
         handler: Callable[..., Any] | None = None,
         *,
         concurrency: int = 10,
-        timeout: Seconds | None = None,
-        retry: Retry | None = None,
-        prefetch: int = 0,
         executor: Executor | None = None,
-        on_dead: OnDead | None = None,
         around: Sequence[Around] = (),
+        **options: Unpack[WorkerOptions],
     ) -> None:
         job = queue if isinstance(queue, Job) else None
         if isinstance(queue, Job):
@@ -303,14 +305,7 @@ class Worker(AnyWorker):
             return adapted(handler, around=bool(around), instead=instead)
 
         super().__init__(
-            *(queue, handler, adapt),
-            concurrency=concurrency,
-            timeout=timeout,
-            retry=retry,
-            prefetch=prefetch,
-            executor=executor,
-            on_dead=on_dead,
-            around=around,
+            *(queue, handler, adapt), concurrency=concurrency, executor=executor, around=around, **options
         )
 
 
@@ -335,22 +330,16 @@ class BatchWorker(AnyWorker):
         size: int,
         linger: Seconds = 0.0,
         concurrency: int = 10,
-        timeout: Seconds | None = None,
-        retry: Retry | None = None,
-        prefetch: int = 0,
         executor: Executor | None = None,
-        on_dead: OnDead | None = None,
+        **options: Unpack[WorkerOptions],
     ) -> None:
         self._size = check_count("size", size, most=e.CAP)
         self._linger = check_seconds("linger", linger)
         super().__init__(
             *(queue, handler, partial(_adapted_to_batches, handler)),
             concurrency=concurrency,
-            timeout=timeout,
-            retry=retry,
-            prefetch=prefetch,
             executor=executor,
-            on_dead=on_dead,
+            **options,
         )
 
     def _make_runners(self, queue: WorkQueue[Any], handles: list[Handle], **options: Any) -> Runners:
