@@ -8,9 +8,9 @@
 -- sorted set of waiting claimers in the order of the line, all with the score 0: the number and the order of coming
 -- (`line` is the last), each as 16 digits, and the holder; `numbers` the same of each group: the group, then its numbers,
 -- counted down from 1e15, and orders of coming; `claimers` a hash of holder -> quarantine, session, what the metadata
--- must have, number and order of coming, and the group, as JSON; `comparing` a hash of holder -> the last free resource
--- that it has been compared with, while it has not been with all of them. `pools`, `cooling` are sorted sets of the
--- shard: all pools, all that rest.
+-- must have, number and order of coming, the group, and whether it only looks for a resource and will not wait, as JSON.
+-- `pools`, `cooling` are sorted sets of the shard: all pools, all that rest; `unoffered` is a set of {pool, claimer, number
+-- of free resources, or resource, place in the line} behind which comparing has to go on.
 -- Reads: detach, due_at, hint, new_token, now, process_of, token
 -- Writes: id, is_unfinished
 
@@ -126,9 +126,10 @@ end
 local function read_claimer(pool, holder)
     local text = call('HGET', P .. pool .. ':claimers', holder)
     if text then
-        local quarantine, session, where, place, group = unpack(cjson.decode(text))
+        local quarantine, session, where, place, group, looks = unpack(cjson.decode(text))
         return {
             holder = holder, quarantine = tonumber(quarantine), session = session, where = where, place = place, group = group,
+            looks = looks,
         }
     end
 end
@@ -161,7 +162,7 @@ local function join_pool_line(pool, claimer)
     call('ZADD', P .. pool .. ':claiming', 0, claimer.place .. claimer.holder)
     call('ZADD', P .. pool .. ':numbers', 0, place_in_group(claimer))
     call('HSET', P .. pool .. ':claimers', claimer.holder,
-        cjson.encode({claimer.quarantine, claimer.session, claimer.where, claimer.place, claimer.group}))
+        cjson.encode({claimer.quarantine, claimer.session, claimer.where, claimer.place, claimer.group, claimer.looks}))
 end
 
 -- While resources rest, one claimer must know when to ask: the head of the line.
@@ -187,7 +188,6 @@ local function leave_pool_line(pool, claimer)
     call('ZREM', P .. pool .. ':claiming', claimer.place .. claimer.holder)
     call('ZREM', P .. pool .. ':numbers', place_in_group(claimer))
     call('HDEL', P .. pool .. ':claimers', claimer.holder)
-    call('HDEL', P .. pool .. ':comparing', claimer.holder)
     return was_head
 end
 
@@ -220,8 +220,33 @@ local function serve_claimer(pool, item, claimer)
     return was_head
 end
 
+-- The sweep goes on with a comparison before anything else is done.
+local function go_on_later(...)
+    call('SADD', P .. 'unoffered', cjson.encode({...}))
+    due_at(0)
+    is_unfinished = true
+end
+
+-- The best free resource that suits a claimer, among the 256 behind `from`. If there are more, the sweep goes on with them.
+local function best_free(pool, claimer, from)
+    for first = from, from + 192, 64 do
+        local some = call('ZRANGE', P .. pool .. ':free', first, first + 63)
+        for _, place in ipairs(some) do
+            local item = read_resource(pool, sub(place, 17))
+            if matches(item.metadata, claimer.where) then
+                call('ZREM', P .. pool .. ':free', place)
+                return item
+            end
+        end
+        if #some < 64 then
+            return
+        end
+    end
+    go_on_later(pool, claimer.holder, from + 256)
+end
+
 -- Lend the slots of a resource to the first claimers in the line that it suits, and add it to the free ones if any is left.
--- Of a long line 256 are compared at a time, from the place `after`; the sweep goes on before anything else is done.
+-- Of a long line 256 are compared at a time, from the place `after`.
 local function offer_resource(pool, item, after)
     local was_head, is_last = false, false
     for _ = 1, 4 do
@@ -245,9 +270,23 @@ local function offer_resource(pool, item, after)
         add_to_free(pool, item)
         return
     end
-    call('SADD', P .. 'unoffered', cjson.encode({pool, item.name, after}))
-    due_at(0)
-    is_unfinished = true
+    go_on_later(pool, item.name, after)
+end
+
+-- Go on with a comparison that was put off.
+local function compare_on(pool, name, behind)
+    if type(behind) == 'string' then
+        return offer_resource(pool, read_resource(pool, name), behind)
+    end
+    local claimer = read_claimer(pool, name)
+    local item = claimer and best_free(pool, claimer, behind)
+    if item then
+        local was_head = serve_claimer(pool, item, claimer)
+        add_to_free(pool, item)
+        if was_head then
+            hint_head(pool)
+        end
+    end
 end
 
 -- Change a resource: it is full, retired, rests, or goes to the claimers in the line.
