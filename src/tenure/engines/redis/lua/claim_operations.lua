@@ -1,7 +1,7 @@
 -- The operations on pools of resources: claims.lua has the keys. ARGV[3] is the operation.
 -- Reads: CLAIM, add_to_free, ask_again_in, attach, best_free, claim_item, forget_resource, free_place, hand_over,
---     is_unfinished, join_pool_line, next_rested, now, process_of, read_claim, read_claimer, read_resource,
---     remove_claim, set_metadata, update_resource
+--     is_unfinished, join_pool_line, next_rested, now, process_of, read_claimer, read_resource, remove_claim,
+--     set_metadata, update_resource
 -- Writes: operations
 
 -- ARGV: pool, resource, preference, revive (0 or 1), slots, then names and values of the metadata -> ok
@@ -40,15 +40,11 @@ function operations.claim(pool)
     if not process_of(session) then
         return 'gone'
     end
-    local claim = read_claim(pool, holder)
-    if claim then
-        return {'claimed', claim.resource, read_resource(pool, claim.resource).metadata, claim.token}
-    end
     local claimer = read_claimer(pool, holder)
     if not claimer then
         local wait = ARGV[8] == '1'
         claimer = {
-            holder = holder, session = session, quarantine = tonumber(ARGV[7]), where = {unpack(ARGV, 10)}, group = ARGV[9],
+            holder = holder, session = session, quarantine = ARGV[7], where = {unpack(ARGV, 10)}, group = ARGV[9],
             looks = not wait,
         }
         local item = best_free(pool, claimer, 0)
@@ -62,6 +58,8 @@ function operations.claim(pool)
             return answer
         end
         join_pool_line(pool, claimer)
+    elseif claimer.resource then
+        return {'claimed', claimer.resource, read_resource(pool, claimer.resource).metadata, claimer.token}
     elseif claimer.looks then
         remove_claim(pool, holder)
         return 'refused'
@@ -77,11 +75,11 @@ end
 -- ARGV: pool, holder, token, cool-down ("": none), "=" and why it retires ("": it does not), "=" and then the metadata
 -- ("": as it is) -> ok, refused
 function operations.edit_claim(pool)
-    local claim = read_claim(pool, ARGV[5])
-    if not claim or claim.token ~= tonumber(ARGV[6]) then
+    local claimer = read_claimer(pool, ARGV[5])
+    if not claimer or claimer.token ~= tonumber(ARGV[6]) then
         return 'refused'
     end
-    local item, fields = read_resource(pool, claim.resource), {}
+    local item, fields = read_resource(pool, claimer.resource), {}
     if ARGV[7] ~= '' then
         fields.rest_until = now + tonumber(ARGV[7])
     end

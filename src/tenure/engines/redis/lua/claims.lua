@@ -3,12 +3,12 @@
 -- A resource is a hash `<name>:resource`, its name with % and : escaped, {preference, used; slots, and how many of them
 -- are claimed; token and session of the last claim, until it ends; rests; rest_until; retired, with the reason; removed;
 -- metadata, a JSON array of names and values}. Of the pool, `resources` is a sorted set of all names, `free` of the free
--- ones by preference and last use, `resting` of those that rest by the time when they may be claimed; `claimed` a hash of
--- holder -> resource, token, session and quarantine, as JSON; `claiming` a
+-- ones by preference and last use, `resting` of those that rest by the time when they may be claimed; `claiming` a
 -- sorted set of waiting claimers in the order of the line, all with the score 0: the number and the order of coming
 -- (`line` is the last), each as 16 digits, and the holder; `numbers` the same of each group: the group, then its numbers,
--- counted down from 1e15, and orders of coming; `claimers` a hash of holder -> quarantine, session, what the metadata
--- must have, number and order of coming, the group, and whether it only looks for a resource and will not wait, as JSON.
+-- counted down from 1e15, and orders of coming; `claimers` a hash of holder -> quarantine, session, and the resource and
+-- the token that it has, or what the metadata must have, number and order of coming, the group, and whether it only looks
+-- for a resource and will not wait, as JSON.
 -- `pools`, `cooling` are sorted sets of the shard: all pools, all that rest; `unoffered` is a set of {pool, claimer, number
 -- of free resources, or resource, place in the line} behind which comparing has to go on.
 -- Reads: detach, due_at, hint, new_token, now, process_of, token
@@ -56,15 +56,6 @@ end
 
 local function is_free(item)
     return not (is_full(item) or item.rests or item.retired)
-end
-
--- What a holder has of the pool.
-local function read_claim(pool, holder)
-    local text = call('HGET', P .. pool .. ':claimed', holder)
-    if text then
-        local resource, its_token, session, quarantine = unpack(cjson.decode(text))
-        return {resource = resource, token = tonumber(its_token), session = session, quarantine = tonumber(quarantine)}
-    end
 end
 
 -- Sets fields of a resource; those with the value false are removed.
@@ -123,14 +114,17 @@ local function next_rested(pool)
     return tonumber(call('ZRANGE', P .. pool .. ':resting', 0, 0, 'WITHSCORES')[2])
 end
 
+-- A claimer: it waits, or has a resource.
 local function read_claimer(pool, holder)
     local text = call('HGET', P .. pool .. ':claimers', holder)
     if text then
-        local quarantine, session, where, place, group, looks = unpack(cjson.decode(text))
-        return {
-            holder = holder, quarantine = tonumber(quarantine), session = session, where = where, place = place, group = group,
-            looks = looks,
-        }
+        local claimer = {holder = holder}
+        claimer.quarantine, claimer.session, claimer.where, claimer.place, claimer.group, claimer.looks =
+            unpack(cjson.decode(text))
+        if type(claimer.where) == 'string' then
+            claimer.resource, claimer.token = claimer.where, tonumber(claimer.place)
+        end
+        return claimer
     end
 end
 
@@ -200,8 +194,8 @@ local function hand_over(pool, item, claimer)
         id = id + 1
         change_resource(pool, item, {used = id})
     end
-    call('HSET', P .. pool .. ':claimed', claimer.holder,
-        cjson.encode({item.name, token, claimer.session, format('%.0f', claimer.quarantine)}))
+    call('HSET', P .. pool .. ':claimers', claimer.holder,
+        cjson.encode({claimer.quarantine, claimer.session, item.name, token}))
     return {'claimed', item.name, item.metadata, item.token}
 end
 
@@ -326,32 +320,30 @@ end
 -- -> released, left, unknown
 local function remove_claim(pool, holder, ended)
     local claimer = read_claimer(pool, holder)
-    if claimer then
-        detach(claimer.session, claim_item(pool, holder))
+    if not claimer then
+        return 'unknown'
+    end
+    detach(claimer.session, claim_item(pool, holder))
+    if not claimer.resource then
         if leave_pool_line(pool, claimer) then
             hint_head(pool)
         end
         tidy_pool(pool)
         return 'left'
     end
-    local claim = read_claim(pool, holder)
-    if not claim then
-        return 'unknown'
-    end
-    local item = read_resource(pool, claim.resource)
-    detach(claim.session, claim_item(pool, holder))
-    call('HDEL', P .. pool .. ':claimed', holder)
+    local item = read_resource(pool, claimer.resource)
+    call('HDEL', P .. pool .. ':claimers', holder)
     if item.removed and item.claimed == 1 then
         forget_resource(pool, item)
         return 'released'
     end
     id = id + 1
     local fields = {used = id, claimed = item.claimed - 1}
-    if item.token == claim.token then
+    if item.token == claimer.token then
         fields.token, fields.session = false, false
     end
-    if ended and claim.quarantine > 0 then
-        fields.rest_until = math.max(item.rest_until or 0, now + claim.quarantine)
+    if ended and tonumber(claimer.quarantine) > 0 then
+        fields.rest_until = math.max(item.rest_until or 0, now + claimer.quarantine)
     end
     update_resource(pool, item, fields)
     return 'released'
