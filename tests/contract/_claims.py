@@ -200,6 +200,20 @@ class ClaimContract(ContractBase):
         await advance(2.0)
         assert isinstance(await do(e.Claim(session, "pool", "d")), e.Claimed)
 
+    async def test_names_with_colons_keep_apart(self, do: Do, hints: Hints) -> None:
+        session = await do.open("p1")
+        news = await hints("p1")
+        for pool, name in (("a", "b:c"), ("a:b", "c")):
+            await do(e.AddResource(pool, name, ()))
+            assert (await do(e.Claim(session, pool, "first"))).resource == name
+        for n in range(3):
+            await do(e.Claim(session, "a", f"{n}", group="b:c"))
+        for holder, group in (("x", "d"), ("y", "c"), ("z", "d")):
+            await do(e.Claim(session, "a:b", holder, group=group))
+        for holder in ("first", "x"):
+            await do(e.GiveBack("a:b", holder))
+        assert [hint.name for hint in await news.new()] == ["x", "y"]
+
     # slots
 
     async def test_a_resource_has_as_many_claimers_as_slots(self, do: Do, hints: Hints) -> None:

@@ -5,12 +5,11 @@
 -- metadata, a JSON array of names and values}. Of the pool, `resources` is a sorted set of all names, `free` of the free
 -- ones by preference and last use, `resting` of those that rest by the time when they may be claimed; `claiming` a
 -- sorted set of waiting claimers in the order of the line, all with the score 0: the number and the order of coming
--- (`line` is the last), each as 16 digits, and the holder; `numbers` the same of each group: the group, then its numbers,
--- counted down from 1e15, and orders of coming; `claimers` a hash of holder -> quarantine, session, and the resource and
--- the token that it has, or what the metadata must have, number and order of coming, the group, and whether it only looks
--- for a resource and will not wait, as JSON.
--- `pools`, `cooling` are sorted sets of the shard: all pools, all that rest; `unoffered` is a set of {pool, claimer, number
--- of free resources, or resource, place in the line} behind which comparing has to go on.
+-- (`line` is the last), each as 16 digits, and the holder; `<group>:group`, its name escaped too, one of the holders of a
+-- group by number; `claimers` a hash of holder -> quarantine, session, and the resource and the token that it has, or what
+-- the metadata must have, number and order of coming, the group, and whether it only looks for a resource and will not wait,
+-- as JSON. `pools`, `cooling` are sorted sets of the shard: all pools, all that rest; `unoffered` is a set of {pool, claimer,
+-- number of free resources, or resource, place in the line} behind which comparing has to go on.
 -- Reads: detach, due_at, hint, new_token, now, process_of, token
 -- Writes: id, is_unfinished
 
@@ -22,6 +21,10 @@ end
 
 local function resource_key(pool, resource)
     return P .. pool .. ':' .. escaped(resource) .. ':resource'
+end
+
+local function group_key(pool, group)
+    return P .. pool .. ':' .. escaped(group) .. ':group'
 end
 
 local function claim_item(pool, holder)
@@ -134,27 +137,14 @@ local function head_of_line(pool)
     return head and sub(head, 33), head
 end
 
--- What the members of a group in `numbers` begin with.
-local function prefix_in_numbers(claimer)
-    return string.gsub(claimer.group, '%z', '\0\1') .. '\0\0'
-end
-
--- The member that stands for a claimer in the set of its group: the last comes first.
-local function place_in_group(claimer)
-    return prefix_in_numbers(claimer) .. format('%016d', 1e15 - sub(claimer.place, 1, 16)) .. sub(claimer.place, 17)
-end
-
 -- A claimer joins the line: behind the others of its group, and no sooner than the head.
 local function join_pool_line(pool, claimer)
-    local _, head = head_of_line(pool)
-    local prefix, number = prefix_in_numbers(claimer), head and tonumber(sub(head, 1, 16)) or 0
-    local last = call('ZRANGEBYLEX', P .. pool .. ':numbers', '[' .. prefix, '(' .. sub(prefix, 1, -2) .. '\1', 'LIMIT', 0, 1)[1]
-    if last then
-        number = math.max(number, 1e15 - sub(last, #prefix + 1, #prefix + 16) + 1)
-    end
+    local group, _, head = group_key(pool, claimer.group), head_of_line(pool)
+    local last = call('ZRANGE', group, -1, -1, 'WITHSCORES')[2]
+    local number = math.max(head and sub(head, 1, 16) or 0, last and last + 1 or 0)
     claimer.place = format('%016d%016d', number, call('INCR', P .. pool .. ':line'))
     call('ZADD', P .. pool .. ':claiming', 0, claimer.place .. claimer.holder)
-    call('ZADD', P .. pool .. ':numbers', 0, place_in_group(claimer))
+    call('ZADD', group, number, claimer.holder)
     call('HSET', P .. pool .. ':claimers', claimer.holder,
         cjson.encode({claimer.quarantine, claimer.session, claimer.where, claimer.place, claimer.group, claimer.looks}))
 end
@@ -180,7 +170,7 @@ end
 local function leave_pool_line(pool, claimer)
     local was_head = head_of_line(pool) == claimer.holder
     call('ZREM', P .. pool .. ':claiming', claimer.place .. claimer.holder)
-    call('ZREM', P .. pool .. ':numbers', place_in_group(claimer))
+    call('ZREM', group_key(pool, claimer.group), claimer.holder)
     call('HDEL', P .. pool .. ':claimers', claimer.holder)
     return was_head
 end
