@@ -131,17 +131,17 @@ local function read_claimer(pool, holder)
     end
 end
 
--- The claimer at the head of the line.
+-- The claimer at the head of the line, and its number.
 local function head_of_line(pool)
-    local head = call('ZRANGEBYLEX', P .. pool .. ':claiming', '-', '+', 'LIMIT', 0, 1)[1]
-    return head and sub(head, 33), head
+    local head = call('ZRANGE', P .. pool .. ':claiming', 0, 0)[1]
+    return head and sub(head, 33), head and sub(head, 1, 16)
 end
 
 -- A claimer joins the line: behind the others of its group, and no sooner than the head.
 local function join_pool_line(pool, claimer)
-    local group, _, head = group_key(pool, claimer.group), head_of_line(pool)
+    local group, _, first = group_key(pool, claimer.group), head_of_line(pool)
     local last = call('ZRANGE', group, -1, -1, 'WITHSCORES')[2]
-    local number = math.max(head and sub(head, 1, 16) or 0, last and last + 1 or 0)
+    local number = math.max(first or 0, last and last + 1 or 0)
     claimer.place = format('%016d%016d', number, call('INCR', P .. pool .. ':line'))
     call('ZADD', P .. pool .. ':claiming', 0, claimer.place .. claimer.holder)
     call('ZADD', group, number, claimer.holder)
@@ -166,13 +166,10 @@ local function tidy_pool(pool)
     end
 end
 
--- Leave the place in the line; true for the head.
 local function leave_pool_line(pool, claimer)
-    local was_head = head_of_line(pool) == claimer.holder
     call('ZREM', P .. pool .. ':claiming', claimer.place .. claimer.holder)
     call('ZREM', group_key(pool, claimer.group), claimer.holder)
     call('HDEL', P .. pool .. ':claimers', claimer.holder)
-    return was_head
 end
 
 -- Lend a slot of a resource, which has then been used unless it was the last one.
@@ -196,12 +193,11 @@ local function add_to_free(pool, item)
     end
 end
 
--- Lend a slot to a waiting claimer -> whether it was the head of the line.
+-- Lend a slot to a waiting claimer.
 local function serve_claimer(pool, item, claimer)
-    local was_head = leave_pool_line(pool, claimer)
+    leave_pool_line(pool, claimer)
     hand_over(pool, item, claimer)
     hint(process_of(claimer.session), pool, claimer.holder, 'claimed', item.name, item.metadata, token)
-    return was_head
 end
 
 -- The sweep goes on with a comparison before anything else is done.
@@ -232,13 +228,14 @@ end
 -- Lend the slots of a resource to the first claimers in the line that it suits, and add it to the free ones if any is left.
 -- Of a long line 256 are compared at a time, from the place `after`.
 local function offer_resource(pool, item, after)
-    local was_head, is_last = false, false
+    local has_served, is_last = false, false
     for _ = 1, 4 do
         local some = call('ZRANGEBYLEX', P .. pool .. ':claiming', after, '+', 'LIMIT', 0, 64)
         for _, member in ipairs(some) do
             local claimer = read_claimer(pool, sub(member, 33))
             if not is_full(item) and matches(item.metadata, claimer.where) then
-                was_head = serve_claimer(pool, item, claimer) or was_head
+                serve_claimer(pool, item, claimer)
+                has_served = true
             end
             after = '(' .. member
         end
@@ -247,7 +244,7 @@ local function offer_resource(pool, item, after)
             break
         end
     end
-    if was_head then
+    if has_served then
         hint_head(pool)
     end
     if is_last then
@@ -265,11 +262,9 @@ local function compare_on(pool, name, behind)
     local claimer = read_claimer(pool, name)
     local item = claimer and best_free(pool, claimer, behind)
     if item then
-        local was_head = serve_claimer(pool, item, claimer)
+        serve_claimer(pool, item, claimer)
         add_to_free(pool, item)
-        if was_head then
-            hint_head(pool)
-        end
+        hint_head(pool)
     end
 end
 
@@ -315,9 +310,8 @@ local function remove_claim(pool, holder, ended)
     end
     detach(claimer.session, claim_item(pool, holder))
     if not claimer.resource then
-        if leave_pool_line(pool, claimer) then
-            hint_head(pool)
-        end
+        leave_pool_line(pool, claimer)
+        hint_head(pool)
         tidy_pool(pool)
         return 'left'
     end
