@@ -1,7 +1,7 @@
 -- The operations on pools of resources: claims.lua has the keys. ARGV[3] is the operation.
 -- Reads: CLAIM, add_to_free, ask_again_in, attach, best_free, claim_item, forget_resource, free_place, hand_over,
 --     is_unfinished, join_pool_line, next_rested, now, process_of, read_claimer, read_resource, remove_claim,
---     set_metadata, update_resource
+--     update_resource
 -- Writes: operations
 
 -- ARGV: pool, resource, preference, revive (0 or 1), slots, then names and values of the metadata -> ok
@@ -12,9 +12,8 @@ function operations.add_resource(pool)
         call('ZADD', P .. pool .. ':resources', 0, item.name)
         call('ZADD', P .. 'pools', 0, pool)
     end
-    set_metadata(pool, item, 9)
     update_resource(pool, item, {
-        preference = tonumber(ARGV[6]), used = item.used, removed = false, slots = tonumber(ARGV[8]), claimed = item.claimed,
+        metadata = {unpack(ARGV, 9)}, preference = tonumber(ARGV[6]), slots = tonumber(ARGV[8]), removed = false,
         retired = ARGV[7] == '0' and item.retired or false,
     })
     return 'ok'
@@ -87,7 +86,7 @@ function operations.edit_claim(pool)
         fields.retired = sub(ARGV[8], 2)
     end
     if ARGV[9] ~= '' then
-        set_metadata(pool, item, 10)
+        fields.metadata = {unpack(ARGV, 10)}
     end
     update_resource(pool, item, fields)
     return 'ok'

@@ -1,8 +1,8 @@
 -- Claims: a pool of named resources, matched by metadata, least recently used first, with a line of claimers.
 --
--- A resource is a hash `<name>:resource`, its name with % and : escaped, {preference, used; slots, and how many of them
--- are claimed; token and session of the last claim, until it ends; rests; rest_until; retired, with the reason; removed;
--- metadata, a JSON array of names and values}. Of the pool, `resources` is a sorted set of all names, `free` of the free
+-- A resource is a string `<name>:resource`, its name with % and : escaped: msgpack of {name, preference, used; slots, and how
+-- many of them are claimed; token and session of the last claim, until it ends; rests; rest_until; retired, with the reason;
+-- removed; metadata, a list of names and values}. Of the pool, `resources` is a sorted set of all names, `free` of the free
 -- ones by preference and last use, `resting` of those that rest by the time when they may be claimed; `claiming` a
 -- sorted set of waiting claimers in the order of the line, all with the score 0: the number and the order of coming
 -- (`line` is the last), each as 16 digits, and the holder; `<group>:group`, its name escaped too, one of the holders of a
@@ -12,8 +12,6 @@
 -- number of free resources, or resource, place in the line} behind which comparing has to go on.
 -- Reads: detach, due_at, hint, new_token, now, process_of, token
 -- Writes: id, is_unfinished
-
-local NUMBERS = {preference = 1, used = 1, slots = 1, claimed = 1, token = 1, rests = 1, rest_until = 1, removed = 1}
 
 local function escaped(name)
     return (string.gsub(name, '[%%:]', {['%'] = '%25', [':'] = '%3A'}))
@@ -40,16 +38,8 @@ local function free_place(item)
 end
 
 local function read_resource(pool, resource)
-    local fields = call('HGETALL', resource_key(pool, resource))
-    if #fields == 0 then
-        return
-    end
-    local item = {name = resource}
-    for i = 1, #fields, 2 do
-        item[fields[i]] = NUMBERS[fields[i]] and tonumber(fields[i + 1]) or fields[i + 1]
-    end
-    item.metadata = cjson.decode(item.metadata)
-    return item
+    local packed = call('GET', resource_key(pool, resource))
+    return packed and cmsgpack.unpack(packed)
 end
 
 -- No slot is lent, whatever else is true of it.
@@ -63,26 +53,10 @@ end
 
 -- Sets fields of a resource; those with the value false are removed.
 local function change_resource(pool, item, fields)
-    local set, removed = {}, {}
     for field, value in pairs(fields) do
-        if value == false then
-            removed[#removed + 1] = field
-        else
-            set[#set + 1], set[#set + 2] = field, value
-        end
         item[field] = value or nil
     end
-    if #removed > 0 then
-        call('HDEL', resource_key(pool, item.name), unpack(removed))
-    end
-    if #set > 0 then
-        call('HSET', resource_key(pool, item.name), unpack(set))
-    end
-end
-
-local function set_metadata(pool, item, from)
-    item.metadata = {unpack(ARGV, from)}
-    call('HSET', resource_key(pool, item.name), 'metadata', cjson.encode(item.metadata))
+    call('SET', resource_key(pool, item.name), cmsgpack.pack(item))
 end
 
 -- Does the metadata have all the fields of `where`?
