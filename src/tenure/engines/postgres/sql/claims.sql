@@ -33,37 +33,14 @@ BEGIN
     RETURN fresh;
 END $$;
 
--- Lend the slots of a resource to the first waiters in the line whose requests it matches.
-CREATE FUNCTION tenure.offer_resource(_now bigint, _pool bytea, _resource bytea) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    item tenure.resource;
-    first tenure.claim;
-    token bigint;
-BEGIN
-    SELECT * INTO item FROM tenure.resource r WHERE r.pool = _pool AND r.name = _resource
-        AND r.claimed < r.slots AND NOT r.removed AND NOT r.rests AND r.retired IS NULL;
-    IF NOT FOUND THEN
-        RETURN;
-    END IF;
-    FOR first IN SELECT * FROM tenure.claim c
-            WHERE c.pool = _pool AND c.resource IS NULL AND c.wanted <@ item.metadata
-            ORDER BY c.number, c.ordinal LIMIT item.slots - item.claimed LOOP
-        token := tenure.lend_resource(_now, _resource, first);
-        PERFORM tenure.hint(first.process, _pool, first.holder, 'claimed', concat(
-            ' ', token, ' ', tenure.base64(_resource),
-            (SELECT string_agg(' ' || tenure.base64(m.field), '' ORDER BY m.n)
-                FROM unnest(item.metadata) WITH ORDINALITY AS m (field, n))));
-    END LOOP;
-    IF FOUND THEN
-        PERFORM tenure.hint_head(_pool);
-    END IF;
-END $$;
-
--- Store what has changed of a resource: it is full, retired, rests, or goes to the claimers in the line.
+-- Store what has changed of a resource: it is full, retired, rests, or its slots go to the first waiters in the line whose
+-- requests it matches.
 CREATE FUNCTION tenure.update_resource(_now bigint, _item tenure.resource) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     is_full boolean := _item.removed OR _item.claimed >= _item.slots;
     sooner boolean;
+    first tenure.claim;
+    token bigint;
 BEGIN
     IF NOT is_full AND _item.retired IS NOT NULL THEN
         _item.rest_until := 0;
@@ -76,8 +53,21 @@ BEGIN
     WHERE r.pool = _item.pool AND r.name = _item.name;
     IF sooner THEN
         PERFORM tenure.hint_head(_item.pool);
-    ELSIF NOT _item.rests THEN
-        PERFORM tenure.offer_resource(_now, _item.pool, _item.name);
+    END IF;
+    IF is_full OR _item.rests OR _item.retired IS NOT NULL THEN
+        RETURN;
+    END IF;
+    FOR first IN SELECT * FROM tenure.claim c
+            WHERE c.pool = _item.pool AND c.resource IS NULL AND c.wanted <@ _item.metadata
+            ORDER BY c.number, c.ordinal LIMIT _item.slots - _item.claimed LOOP
+        token := tenure.lend_resource(_now, _item.name, first);
+        PERFORM tenure.hint(first.process, _item.pool, first.holder, 'claimed', concat(
+            ' ', token, ' ', tenure.base64(_item.name),
+            (SELECT string_agg(' ' || tenure.base64(m.field), '' ORDER BY m.n)
+                FROM unnest(_item.metadata) WITH ORDINALITY AS m (field, n))));
+    END LOOP;
+    IF FOUND THEN
+        PERFORM tenure.hint_head(_item.pool);
     END IF;
 END $$;
 
