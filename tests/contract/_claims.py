@@ -118,9 +118,9 @@ class ClaimContract(ContractBase):
         await rests("c", 15.0)
         assert await asked() == ["d"]
         assert 0 < (await _queue(do, session, "d", EU)).ask_again_in <= 15.0
-        # The next head has to know it, too.
+        # The next head has to know it, too: the head is told whoever leaves.
         assert await do(e.GiveBack("pool", "e")) is e.Reply.LEFT
-        assert await asked() == []
+        assert await asked() == ["d"]
         assert await do(e.GiveBack("pool", "d")) is e.Reply.LEFT
         assert await asked() == ["f"]
         await _queue(do, session, "g")
@@ -199,6 +199,20 @@ class ClaimContract(ContractBase):
         assert 0 < waiting.ask_again_in <= 1.5
         await advance(2.0)
         assert isinstance(await do(e.Claim(session, "pool", "d")), e.Claimed)
+
+    async def test_names_with_colons_keep_apart(self, do: Do, hints: Hints) -> None:
+        session = await do.open("p1")
+        news = await hints("p1")
+        for pool, name in (("a", "b:c"), ("a:b", "c")):
+            await do(e.AddResource(pool, name, ()))
+            assert (await do(e.Claim(session, pool, "first"))).resource == name
+        for n in range(3):
+            await do(e.Claim(session, "a", f"{n}", group="b:c"))
+        for holder, group in (("x", "d"), ("y", "c"), ("z", "d")):
+            await do(e.Claim(session, "a:b", holder, group=group))
+        for holder in ("first", "x"):
+            await do(e.GiveBack("a:b", holder))
+        assert [hint.name for hint in await news.new()] == ["x", "y"]
 
     # slots
 

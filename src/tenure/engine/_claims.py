@@ -48,8 +48,8 @@ class Claim(Operation[ClaimAnswer]):
     that of coming. So the waiters of one group, "" too, are served first come, first served, and groups take turns.
     `place` is how many wait. What a dead claimer held rests for `quarantine` seconds before it can be claimed again,
     with all its slots: none is lent, and other claims of it stay.
-    While resources rest, the head of the queue is hinted ASK when it becomes the head, and when one begins to rest that
-    is due before the others: so some waiter knows when to ask.
+    While resources rest, the head of the queue is hinted ASK when a waiter leaves or is served, and when one begins to
+    rest that is due before the others: so some waiter knows when to ask.
     """
 
     session: str

@@ -22,7 +22,7 @@ A cell is a file, and what to look for in it::
     a reply from the cache        rules/_state cached_reply     replies cached_reply             state cached_reply
     act                           the method, the script, the function below
     serve the line of holders     rules/_holds _serve           serve_line serve_line            holds serve_line
-        of claimers               rules/_claims _offer          claims offer_resource            claims offer_resource
+        of claimers               rules/_claims _offer          claims offer_resource            claims update_resource
         of producers              rules/_room admit             producers admit                  tasks admit_producers
         of takers                 rules/_takers offer           takers offer_tasks               tasks offer_tasks
     hint a process                rules/_state hint             session_items hint               state hint

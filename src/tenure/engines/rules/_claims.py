@@ -205,11 +205,9 @@ class Claims(Places[Claimer]):
         """Remove a claimer; its resource rests for the quarantine or its cool-down, or a slot goes to the next one."""
         pool = self._pool(claimer.key)
         if claimer.waits:
-            was_head = self._head(pool) == claimer
             self._places.remove(claimer)
             self._count_out(pool)
-            if was_head:
-                self._hint_head(pool)
+            self._hint_head(pool)
             return
         state, resource = self._state, self._resource_of(claimer)
         self._places.remove(claimer)
@@ -241,18 +239,18 @@ class Claims(Places[Claimer]):
 
     def _offer(self, pool: Pool, resource: Resource, used: int) -> None:
         """Lend the slots of a resource to the first claimers in the line that it matches; it is free if any is left."""
-        line = enumerate(self._places.each("line", pool.key) if pool.waiting else ())
-        matching = ((place, claimer) for place, claimer in line if _matches(resource, claimer.wanted))
+        line = self._places.each("line", pool.key) if pool.waiting else ()
+        matching = (claimer for claimer in line if _matches(resource, claimer.wanted))
         served = list(islice(matching, resource.slots - resource.claimed))
-        for _, claimer in served:
+        for claimer in served:
             self._places.move(claimer, waits=False, resource=resource.name, token=self._state.token())
             self._count_out(pool)
             self._hint(claimer, self._lend(resource, claimer, used))
             used = resource.used
-        if not served:
-            self._move(resource, _FREE, used)
-        elif served[0][0] == 0:
+        if served:
             self._hint_head(pool)
+        else:
+            self._move(resource, _FREE, used)
 
     def _lend(self, resource: Resource, claimer: Claimer, used: int) -> e.Claimed:
         resource.claimed += 1
@@ -267,12 +265,9 @@ class Claims(Places[Claimer]):
         changed = {name: getattr(resource, name) for name in _OUT_OF_ORDERS}
         self._resources.move(resource, state=state, used=used, rest_until=rest_until, **changed)
 
-    def _head(self, pool: Pool) -> Claimer | None:
-        return self._places.first("line", pool.key)
-
     def _hint_head(self, pool: Pool) -> None:
         """While resources rest, one waiting claimer has to know when to ask again: the head of the line."""
-        head = self._head(pool)
+        head = self._places.first("line", pool.key)
         if head is not None and self._next_rested(pool.key) is not None:
             self._hint(head, e.Notice.ASK)
 

@@ -20,13 +20,6 @@ BEGIN
     END IF;
 END $$;
 
-CREATE FUNCTION tenure.is_head(_claim tenure.claim) RETURNS boolean LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN _claim.ordinal = (
-        SELECT c.ordinal FROM tenure.claim c WHERE c.pool = _claim.pool AND c.resource IS NULL
-        ORDER BY c.number, c.ordinal LIMIT 1);
-END $$;
-
 -- A slot of the resource is claimed -> the token of the claim. Unless it was the last slot, the resource has been used.
 CREATE FUNCTION tenure.lend_resource(_now bigint, _resource bytea, _claim tenure.claim) RETURNS bigint
 LANGUAGE plpgsql AS $$
@@ -40,39 +33,14 @@ BEGIN
     RETURN fresh;
 END $$;
 
--- Lend the slots of a resource to the first waiters in the line whose requests it matches.
-CREATE FUNCTION tenure.offer_resource(_now bigint, _pool bytea, _resource bytea) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    item tenure.resource;
-    first tenure.claim;
-    was_head boolean := false;
-    token bigint;
-BEGIN
-    SELECT * INTO item FROM tenure.resource r WHERE r.pool = _pool AND r.name = _resource
-        AND r.claimed < r.slots AND NOT r.removed AND NOT r.rests AND r.retired IS NULL;
-    IF NOT FOUND THEN
-        RETURN;
-    END IF;
-    FOR first IN SELECT * FROM tenure.claim c
-            WHERE c.pool = _pool AND c.resource IS NULL AND c.wanted <@ item.metadata
-            ORDER BY c.number, c.ordinal LIMIT item.slots - item.claimed LOOP
-        was_head := was_head OR tenure.is_head(first);
-        token := tenure.lend_resource(_now, _resource, first);
-        PERFORM tenure.hint(first.process, _pool, first.holder, 'claimed', concat(
-            ' ', token, ' ', tenure.base64(_resource),
-            (SELECT string_agg(' ' || tenure.base64(m.field), '' ORDER BY m.n)
-                FROM unnest(item.metadata) WITH ORDINALITY AS m (field, n))));
-    END LOOP;
-    IF was_head THEN
-        PERFORM tenure.hint_head(_pool);
-    END IF;
-END $$;
-
--- Store what has changed of a resource: it is full, retired, rests, or goes to the claimers in the line.
+-- Store what has changed of a resource: it is full, retired, rests, or its slots go to the first waiters in the line whose
+-- requests it matches.
 CREATE FUNCTION tenure.update_resource(_now bigint, _item tenure.resource) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     is_full boolean := _item.removed OR _item.claimed >= _item.slots;
     sooner boolean;
+    first tenure.claim;
+    token bigint;
 BEGIN
     IF NOT is_full AND _item.retired IS NOT NULL THEN
         _item.rest_until := 0;
@@ -85,8 +53,21 @@ BEGIN
     WHERE r.pool = _item.pool AND r.name = _item.name;
     IF sooner THEN
         PERFORM tenure.hint_head(_item.pool);
-    ELSIF NOT _item.rests THEN
-        PERFORM tenure.offer_resource(_now, _item.pool, _item.name);
+    END IF;
+    IF is_full OR _item.rests OR _item.retired IS NOT NULL THEN
+        RETURN;
+    END IF;
+    FOR first IN SELECT * FROM tenure.claim c
+            WHERE c.pool = _item.pool AND c.resource IS NULL AND c.wanted <@ _item.metadata
+            ORDER BY c.number, c.ordinal LIMIT _item.slots - _item.claimed LOOP
+        token := tenure.lend_resource(_now, _item.name, first);
+        PERFORM tenure.hint(first.process, _item.pool, first.holder, 'claimed', concat(
+            ' ', token, ' ', tenure.base64(_item.name),
+            (SELECT string_agg(' ' || tenure.base64(m.field), '' ORDER BY m.n)
+                FROM unnest(_item.metadata) WITH ORDINALITY AS m (field, n))));
+    END LOOP;
+    IF FOUND THEN
+        PERFORM tenure.hint_head(_item.pool);
     END IF;
 END $$;
 
@@ -127,21 +108,16 @@ CREATE FUNCTION tenure.remove_claim(_now bigint, _pool bytea, _holder bytea, _de
 LANGUAGE plpgsql AS $$
 DECLARE
     claim tenure.claim;
-    was_head boolean;
 BEGIN
-    SELECT * INTO claim FROM tenure.claim c WHERE c.pool = _pool AND c.holder = _holder;
+    DELETE FROM tenure.claim c WHERE c.pool = _pool AND c.holder = _holder RETURNING c.* INTO claim;
     IF NOT FOUND THEN
         RETURN 'unknown';
     END IF;
-    was_head := claim.resource IS NULL AND tenure.is_head(claim);
-    DELETE FROM tenure.claim c WHERE c.pool = _pool AND c.holder = _holder;
     IF claim.resource IS NOT NULL THEN
         PERFORM tenure.free_slot(_now, claim, _dead);
         RETURN 'released';
     END IF;
-    IF was_head THEN
-        PERFORM tenure.hint_head(_pool);
-    END IF;
+    PERFORM tenure.hint_head(_pool);
     PERFORM tenure.tidy_pool(_pool);
     RETURN 'left';
 END $$;

@@ -113,11 +113,8 @@ BEGIN
     FOR item IN SELECT * FROM tenure.resource r WHERE r.rests AND r.rest_until BETWEEN since AND now
             ORDER BY r.rest_until, r.pool, r.name LIMIT _cap LOOP
         PERFORM tenure.lock('pool', item.pool);
-        UPDATE tenure.resource r SET rests = false
+        PERFORM tenure.update_resource(now, r) FROM tenure.resource r
         WHERE r.pool = item.pool AND r.name = item.name AND r.rests AND r.rest_until <= now;
-        IF FOUND THEN
-            PERFORM tenure.offer_resource(now, item.pool, item.name);
-        END IF;
     END LOOP;
     RETURN tenure.reply(CASE WHEN FOUND THEN 'more' ELSE 'ok' END);
 END $$;

@@ -1,20 +1,17 @@
 -- Claims: a pool of named resources, matched by metadata, least recently used first, with a line of claimers.
 --
--- A resource is a hash `<name>:resource`, its name with % and : escaped, {preference, used; slots, and how many of them
--- are claimed; token and session of the last claim, until it ends; rests; rest_until; retired, with the reason; removed;
--- metadata, a JSON array of names and values}. Of the pool, `resources` is a sorted set of all names, `free` of the free
--- ones by preference and last use, `resting` of those that rest by the time when they may be claimed; `claimed` a hash of
--- holder -> resource, token, session and quarantine, as JSON; `claiming` a
+-- A resource is a string `<name>:resource`, its name with % and : escaped: msgpack of {name, preference, used; slots, and how
+-- many of them are claimed; token and session of the last claim, until it ends; rests; rest_until; retired, with the reason;
+-- removed; metadata, a list of names and values}. Of the pool, `resources` is a sorted set of all names, `free` of the free
+-- ones by preference and last use, `resting` of those that rest by the time when they may be claimed; `claiming` a
 -- sorted set of waiting claimers in the order of the line, all with the score 0: the number and the order of coming
--- (`line` is the last), each as 16 digits, and the holder; `numbers` the same of each group: the group, then its numbers,
--- counted down from 1e15, and orders of coming; `claimers` a hash of holder -> quarantine, session, what the metadata
--- must have, number and order of coming, and the group, as JSON; `comparing` a hash of holder -> the last free resource
--- that it has been compared with, while it has not been with all of them. `pools`, `cooling` are sorted sets of the
--- shard: all pools, all that rest.
+-- (`line` is the last), each as 16 digits, and the holder; `<group>:group`, its name escaped too, one of the holders of a
+-- group by number; `claimers` a hash of holder -> quarantine, session, and the resource and the token that it has, or what
+-- the metadata must have, number and order of coming, the group, and whether it only looks for a resource and will not wait,
+-- as JSON. `pools`, `cooling` are sorted sets of the shard: all pools, all that rest; `unoffered` is a set of {pool, claimer,
+-- number of free resources, or resource, place in the line} behind which comparing has to go on.
 -- Reads: detach, due_at, hint, new_token, now, process_of, token
 -- Writes: id, is_unfinished
-
-local NUMBERS = {preference = 1, used = 1, slots = 1, claimed = 1, token = 1, rests = 1, rest_until = 1, removed = 1}
 
 local function escaped(name)
     return (string.gsub(name, '[%%:]', {['%'] = '%25', [':'] = '%3A'}))
@@ -22,6 +19,10 @@ end
 
 local function resource_key(pool, resource)
     return P .. pool .. ':' .. escaped(resource) .. ':resource'
+end
+
+local function group_key(pool, group)
+    return P .. pool .. ':' .. escaped(group) .. ':group'
 end
 
 local function claim_item(pool, holder)
@@ -37,16 +38,8 @@ local function free_place(item)
 end
 
 local function read_resource(pool, resource)
-    local fields = call('HGETALL', resource_key(pool, resource))
-    if #fields == 0 then
-        return
-    end
-    local item = {name = resource}
-    for i = 1, #fields, 2 do
-        item[fields[i]] = NUMBERS[fields[i]] and tonumber(fields[i + 1]) or fields[i + 1]
-    end
-    item.metadata = cjson.decode(item.metadata)
-    return item
+    local packed = call('GET', resource_key(pool, resource))
+    return packed and cmsgpack.unpack(packed)
 end
 
 -- No slot is lent, whatever else is true of it.
@@ -58,37 +51,12 @@ local function is_free(item)
     return not (is_full(item) or item.rests or item.retired)
 end
 
--- What a holder has of the pool.
-local function read_claim(pool, holder)
-    local text = call('HGET', P .. pool .. ':claimed', holder)
-    if text then
-        local resource, its_token, session, quarantine = unpack(cjson.decode(text))
-        return {resource = resource, token = tonumber(its_token), session = session, quarantine = tonumber(quarantine)}
-    end
-end
-
 -- Sets fields of a resource; those with the value false are removed.
 local function change_resource(pool, item, fields)
-    local set, removed = {}, {}
     for field, value in pairs(fields) do
-        if value == false then
-            removed[#removed + 1] = field
-        else
-            set[#set + 1], set[#set + 2] = field, value
-        end
         item[field] = value or nil
     end
-    if #removed > 0 then
-        call('HDEL', resource_key(pool, item.name), unpack(removed))
-    end
-    if #set > 0 then
-        call('HSET', resource_key(pool, item.name), unpack(set))
-    end
-end
-
-local function set_metadata(pool, item, from)
-    item.metadata = {unpack(ARGV, from)}
-    call('HSET', resource_key(pool, item.name), 'metadata', cjson.encode(item.metadata))
+    call('SET', resource_key(pool, item.name), cmsgpack.pack(item))
 end
 
 -- Does the metadata have all the fields of `where`?
@@ -123,45 +91,36 @@ local function next_rested(pool)
     return tonumber(call('ZRANGE', P .. pool .. ':resting', 0, 0, 'WITHSCORES')[2])
 end
 
+-- A claimer: it waits, or has a resource.
 local function read_claimer(pool, holder)
     local text = call('HGET', P .. pool .. ':claimers', holder)
     if text then
-        local quarantine, session, where, place, group = unpack(cjson.decode(text))
-        return {
-            holder = holder, quarantine = tonumber(quarantine), session = session, where = where, place = place, group = group,
-        }
+        local claimer = {holder = holder}
+        claimer.quarantine, claimer.session, claimer.where, claimer.place, claimer.group, claimer.looks =
+            unpack(cjson.decode(text))
+        if type(claimer.where) == 'string' then
+            claimer.resource, claimer.token = claimer.where, tonumber(claimer.place)
+        end
+        return claimer
     end
 end
 
--- The claimer at the head of the line.
+-- The claimer at the head of the line, and its number.
 local function head_of_line(pool)
-    local head = call('ZRANGEBYLEX', P .. pool .. ':claiming', '-', '+', 'LIMIT', 0, 1)[1]
-    return head and sub(head, 33), head
-end
-
--- What the members of a group in `numbers` begin with.
-local function prefix_in_numbers(claimer)
-    return string.gsub(claimer.group, '%z', '\0\1') .. '\0\0'
-end
-
--- The member that stands for a claimer in the set of its group: the last comes first.
-local function place_in_group(claimer)
-    return prefix_in_numbers(claimer) .. format('%016d', 1e15 - sub(claimer.place, 1, 16)) .. sub(claimer.place, 17)
+    local head = call('ZRANGE', P .. pool .. ':claiming', 0, 0)[1]
+    return head and sub(head, 33), head and sub(head, 1, 16)
 end
 
 -- A claimer joins the line: behind the others of its group, and no sooner than the head.
 local function join_pool_line(pool, claimer)
-    local _, head = head_of_line(pool)
-    local prefix, number = prefix_in_numbers(claimer), head and tonumber(sub(head, 1, 16)) or 0
-    local last = call('ZRANGEBYLEX', P .. pool .. ':numbers', '[' .. prefix, '(' .. sub(prefix, 1, -2) .. '\1', 'LIMIT', 0, 1)[1]
-    if last then
-        number = math.max(number, 1e15 - sub(last, #prefix + 1, #prefix + 16) + 1)
-    end
+    local group, _, first = group_key(pool, claimer.group), head_of_line(pool)
+    local last = call('ZRANGE', group, -1, -1, 'WITHSCORES')[2]
+    local number = math.max(first or 0, last and last + 1 or 0)
     claimer.place = format('%016d%016d', number, call('INCR', P .. pool .. ':line'))
     call('ZADD', P .. pool .. ':claiming', 0, claimer.place .. claimer.holder)
-    call('ZADD', P .. pool .. ':numbers', 0, place_in_group(claimer))
+    call('ZADD', group, number, claimer.holder)
     call('HSET', P .. pool .. ':claimers', claimer.holder,
-        cjson.encode({claimer.quarantine, claimer.session, claimer.where, claimer.place, claimer.group}))
+        cjson.encode({claimer.quarantine, claimer.session, claimer.where, claimer.place, claimer.group, claimer.looks}))
 end
 
 -- While resources rest, one claimer must know when to ask: the head of the line.
@@ -181,14 +140,10 @@ local function tidy_pool(pool)
     end
 end
 
--- Leave the place in the line; true for the head.
 local function leave_pool_line(pool, claimer)
-    local was_head = head_of_line(pool) == claimer.holder
     call('ZREM', P .. pool .. ':claiming', claimer.place .. claimer.holder)
-    call('ZREM', P .. pool .. ':numbers', place_in_group(claimer))
+    call('ZREM', group_key(pool, claimer.group), claimer.holder)
     call('HDEL', P .. pool .. ':claimers', claimer.holder)
-    call('HDEL', P .. pool .. ':comparing', claimer.holder)
-    return was_head
 end
 
 -- Lend a slot of a resource, which has then been used unless it was the last one.
@@ -200,8 +155,8 @@ local function hand_over(pool, item, claimer)
         id = id + 1
         change_resource(pool, item, {used = id})
     end
-    call('HSET', P .. pool .. ':claimed', claimer.holder,
-        cjson.encode({item.name, token, claimer.session, format('%.0f', claimer.quarantine)}))
+    call('HSET', P .. pool .. ':claimers', claimer.holder,
+        cjson.encode({claimer.quarantine, claimer.session, item.name, token}))
     return {'claimed', item.name, item.metadata, item.token}
 end
 
@@ -212,24 +167,49 @@ local function add_to_free(pool, item)
     end
 end
 
--- Lend a slot to a waiting claimer -> whether it was the head of the line.
+-- Lend a slot to a waiting claimer.
 local function serve_claimer(pool, item, claimer)
-    local was_head = leave_pool_line(pool, claimer)
+    leave_pool_line(pool, claimer)
     hand_over(pool, item, claimer)
     hint(process_of(claimer.session), pool, claimer.holder, 'claimed', item.name, item.metadata, token)
-    return was_head
+end
+
+-- The sweep goes on with a comparison before anything else is done.
+local function go_on_later(...)
+    call('SADD', P .. 'unoffered', cjson.encode({...}))
+    due_at(0)
+    is_unfinished = true
+end
+
+-- The best free resource that suits a claimer, among the 256 behind `from`. If there are more, the sweep goes on with them.
+local function best_free(pool, claimer, from)
+    for first = from, from + 192, 64 do
+        local some = call('ZRANGE', P .. pool .. ':free', first, first + 63)
+        for _, place in ipairs(some) do
+            local item = read_resource(pool, sub(place, 17))
+            if matches(item.metadata, claimer.where) then
+                call('ZREM', P .. pool .. ':free', place)
+                return item
+            end
+        end
+        if #some < 64 then
+            return
+        end
+    end
+    go_on_later(pool, claimer.holder, from + 256)
 end
 
 -- Lend the slots of a resource to the first claimers in the line that it suits, and add it to the free ones if any is left.
--- Of a long line 256 are compared at a time, from the place `after`; the sweep goes on before anything else is done.
+-- Of a long line 256 are compared at a time, from the place `after`.
 local function offer_resource(pool, item, after)
-    local was_head, is_last = false, false
+    local has_served, is_last = false, false
     for _ = 1, 4 do
         local some = call('ZRANGEBYLEX', P .. pool .. ':claiming', after, '+', 'LIMIT', 0, 64)
         for _, member in ipairs(some) do
             local claimer = read_claimer(pool, sub(member, 33))
             if not is_full(item) and matches(item.metadata, claimer.where) then
-                was_head = serve_claimer(pool, item, claimer) or was_head
+                serve_claimer(pool, item, claimer)
+                has_served = true
             end
             after = '(' .. member
         end
@@ -238,16 +218,28 @@ local function offer_resource(pool, item, after)
             break
         end
     end
-    if was_head then
+    if has_served then
         hint_head(pool)
     end
     if is_last then
         add_to_free(pool, item)
         return
     end
-    call('SADD', P .. 'unoffered', cjson.encode({pool, item.name, after}))
-    due_at(0)
-    is_unfinished = true
+    go_on_later(pool, item.name, after)
+end
+
+-- Go on with a comparison that was put off.
+local function compare_on(pool, name, behind)
+    if type(behind) == 'string' then
+        return offer_resource(pool, read_resource(pool, name), behind)
+    end
+    local claimer = read_claimer(pool, name)
+    local item = claimer and best_free(pool, claimer, behind)
+    if item then
+        serve_claimer(pool, item, claimer)
+        add_to_free(pool, item)
+        hint_head(pool)
+    end
 end
 
 -- Change a resource: it is full, retired, rests, or goes to the claimers in the line.
@@ -287,32 +279,29 @@ end
 -- -> released, left, unknown
 local function remove_claim(pool, holder, ended)
     local claimer = read_claimer(pool, holder)
-    if claimer then
-        detach(claimer.session, claim_item(pool, holder))
-        if leave_pool_line(pool, claimer) then
-            hint_head(pool)
-        end
+    if not claimer then
+        return 'unknown'
+    end
+    detach(claimer.session, claim_item(pool, holder))
+    if not claimer.resource then
+        leave_pool_line(pool, claimer)
+        hint_head(pool)
         tidy_pool(pool)
         return 'left'
     end
-    local claim = read_claim(pool, holder)
-    if not claim then
-        return 'unknown'
-    end
-    local item = read_resource(pool, claim.resource)
-    detach(claim.session, claim_item(pool, holder))
-    call('HDEL', P .. pool .. ':claimed', holder)
+    local item = read_resource(pool, claimer.resource)
+    call('HDEL', P .. pool .. ':claimers', holder)
     if item.removed and item.claimed == 1 then
         forget_resource(pool, item)
         return 'released'
     end
     id = id + 1
     local fields = {used = id, claimed = item.claimed - 1}
-    if item.token == claim.token then
+    if item.token == claimer.token then
         fields.token, fields.session = false, false
     end
-    if ended and claim.quarantine > 0 then
-        fields.rest_until = math.max(item.rest_until or 0, now + claim.quarantine)
+    if ended and tonumber(claimer.quarantine) > 0 then
+        fields.rest_until = math.max(item.rest_until or 0, now + claimer.quarantine)
     end
     update_resource(pool, item, fields)
     return 'released'

@@ -1,7 +1,7 @@
 -- When the shard has to be swept next: at once if watches or lines are left, else when the first session, task, rest
 -- or wait ends, or at the time `sweep_at` of the state if children are to be cancelled. `sessions`, `expiring`,
 -- `cooling` and `timeouts` are sorted sets by time, `unserved` is a set of keys, `unadmitted` one of queues,
--- `unnotified` one of what `notify_watchers` has left, `unoffered` one of what `offer_resource` has left; families.lua
+-- `unnotified` one of what `notify_watchers` has left, `unoffered` one of comparisons that `claims.lua` has left; families.lua
 -- has `sweeping`.
 
 local function first_time(set_name)

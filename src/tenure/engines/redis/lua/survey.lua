@@ -1,6 +1,6 @@
 -- Looking around: the names of what there is of a kind, what a session has, and what the server says of itself. ARGV is that
 -- of `scan.lua`.
--- Reads: CAP, now, process_of, read_claim
+-- Reads: CAP, now, process_of, read_claimer
 -- Writes: operations
 
 local function starts_with(text, prefix)
@@ -118,8 +118,8 @@ function shows.hold(key, name)
 end
 
 function shows.claim(pool, name)
-    local claim = read_claim(pool, name)
-    return claim, claim and claim.token
+    local claimer = read_claimer(pool, name)
+    return claimer and claimer.resource, claimer and claimer.token
 end
 
 function shows.producer(name, producer)

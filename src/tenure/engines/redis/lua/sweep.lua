@@ -2,10 +2,9 @@
 -- resources that have rested, each in the order of their times.
 --
 -- ARGV: a session to be ended after that, whatever its time, or nothing -> ok, gone (no such session), more
--- Reads: cold, end_rest, end_task, ending_of, families, forget_taker, groups, is_late, leave_lessees,
---     made_families, notify_watchers, now, offer_resource, offer_tasks, purge_dead_letter, read_queue,
---     read_resource, read_task, remove_claim, remove_hold, save_numbers, save_queue, serve_key, set_due, step,
---     unlease, unsubscribe, write, write_endings
+-- Reads: cold, compare_on, end_rest, end_task, ending_of, families, forget_taker, groups, is_late, leave_lessees,
+--     made_families, notify_watchers, now, offer_tasks, purge_dead_letter, read_queue, read_task, remove_claim,
+--     remove_hold, save_numbers, save_queue, serve_key, set_due, step, unlease, unsubscribe, write, write_endings
 -- Writes: is_unfinished, newly_takeable
 
 local droppers = {}
@@ -170,13 +169,12 @@ local function notify_unnotified()
     return call('EXISTS', P .. 'unnotified') == 0
 end
 
--- Compare a resource with more of the claimers in a long line.
+-- Go on with a comparison of claimers and resources.
 local function offer_unoffered()
     local text = call('SMEMBERS', P .. 'unoffered')[1]
     if text then
         call('SREM', P .. 'unoffered', text)
-        local pool, resource, after = unpack(cjson.decode(text))
-        offer_resource(pool, read_resource(pool, resource), after)
+        compare_on(unpack(cjson.decode(text)))
     end
     return call('EXISTS', P .. 'unoffered') == 0
 end
