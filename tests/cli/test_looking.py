@@ -244,7 +244,7 @@ def test_the_limits_of_groups_are_shown(inhabitant, command, show, tell, url):
 
 def test_settings_are_changed(inhabitant, command, show, tell, url):
     words = ("--max-size", 5, "--aging", "none", "--rate", "100/60", "keep.results=forever")
-    words += ("groups.limit=2", "groups.weights=gold=4", "groups.weights==2", "keep.payloads=yes")
+    words += ("--group-limit", "2", "groups.weights=gold=4", "groups.weights==2", "keep.payloads=yes")
     code, document = tell("queue", "set", "mail", *words)
     values = {name: it["value"] for name, it in document["settings"].items() if it["set_by"]}
     assert (code, values) == (
@@ -263,7 +263,7 @@ def test_settings_are_changed(inhabitant, command, show, tell, url):
         return (await tenure.WorkQueue(inhabitant.store, "mail").settings()).max_size
 
     assert inhabitant.do(holds) == 5
-    lifted = show("queue", "set", "mail", "groups.limit=none", "groups.weights=none")[1]
+    lifted = show("queue", "set", "mail", "--group-limit", "none", "groups.weights=none")[1]
     assert [line[:2] for line in lifted if line[0] in ("groups.limit", "groups.weights", "keep.results")] == [
         ["keep.results", "for"],
         ["groups.limit", "none"],

@@ -46,6 +46,12 @@ def set_settings(words: Sequence[str]) -> int:
         type=_RATE,
         help="tasks that start in S seconds (without S: in one); none: no rate",
     )
+    add(
+        "--group-limit",
+        metavar="N",
+        type=_or("none", count),
+        help="tasks of a group that run at a time; none: no limit",
+    )
     p.add_argument(
         "fields",
         metavar="FIELD=VALUE",
@@ -53,7 +59,7 @@ def set_settings(words: Sequence[str]) -> int:
         type=_field,
         help="keep.results=SECONDS, keep.dead=SECONDS (of records and dead letters; or forever), keep.payloads=yes|no,"
         " keep.tracebacks=yes|no (whether records have them), keep.keys=SECONDS (at least; none: until their tasks have"
-        " ended); groups.limit=N tasks of a group that run at a time, groups.max_size=N unfinished tasks,"
+        " ended); groups.max_size=N unfinished tasks of a group,"
         " groups.rate=N/S tasks that start, groups.weights=GROUP=W (repeatable, in place of all weights), each or none;"
         " groups.on_retry=hold|pass: whether a task after a failure holds its group",
     )
@@ -64,6 +70,8 @@ def set_settings(words: Sequence[str]) -> int:
     for (part, field), value in args.fields:
         before: dict[str, Any] = parts[part].get(field) or {}
         parts[part][field] = {**before, **value} or None if field == "weights" else value
+    if args.group_limit is not _LEFT:
+        parts["groups"]["limit"] = args.group_limit
     kinds = {"keep": Keep, "groups": Groups}
     named |= {part: kinds[part](**fields) for part, fields in parts.items() if fields}
     if not named:
@@ -164,7 +172,6 @@ _FIELDS: dict[str, Callable[[str], Any]] = {
     "keep.payloads": _flag,
     "keep.tracebacks": _flag,
     "keep.keys": _or("none", seconds),
-    "groups.limit": _or("none", count),
     "groups.weights": _weight,
     "groups.max_size": _or("none", count),
     "groups.on_retry": _on_retry,
