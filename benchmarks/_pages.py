@@ -21,7 +21,7 @@ PERFORMANCE, FIGURES = (DOCS / "explanations" / f"{name}.md" for name in ("perfo
 AREAS = {
     "Queues and workers": (
         *("redis_queue", "postgres", "queues", "held_transaction", "groups", "batches", "processor"),
-        *("schedules", "children", "costs"),
+        *("schedules", "children", "costs", "full_queue"),
     ),
     "Locks and limits over a store": (
         "locks",

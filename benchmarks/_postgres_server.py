@@ -27,8 +27,8 @@ NewDatabase = Callable[[], AbstractContextManager[str]]
 
 
 @contextmanager
-def server() -> Generator[NewDatabase]:
-    """Start a server, on a socket in a folder of its own."""
+def server(*options: str) -> Generator[NewDatabase]:
+    """Start a server with these options, on a socket in a folder of its own."""
     with TemporaryDirectory(prefix="tenure") as name:
         folder = Path(name)
         data = folder / "data"
@@ -48,7 +48,9 @@ def server() -> Generator[NewDatabase]:
                 "--locale=C",
             ]
             subprocess.run(command, **io, check=True)
-            process = subprocess.Popen([programs / "postgres", "-D", data, "-k", folder, "-h", ""], **io)
+            process = subprocess.Popen(
+                [programs / "postgres", "-D", data, "-k", folder, "-h", "", *options], **io
+            )
         try:
             while "ready" not in _state(data):
                 assert process.poll() is None, (folder / "log").read_text()
