@@ -148,7 +148,9 @@ class Task(Generic[P_co]):
         Interruption: the report may or may not be stored."""
 
     @overload
-    def step(self, name: str, function: Callable[[], Awaitable[R]]) -> R:
+    def step(
+        self, name: str, function: Callable[[], Awaitable[R]], *, find: Callable[[], Any] | None = None
+    ) -> R:
         """Call a function once on record: a later delivery of the task gets what an earlier one has stored.
 
         A handler that is delivered again runs again from its start, so put into a step what is costly, or must not
@@ -159,13 +161,19 @@ class Task(Generic[P_co]):
         delivery the step raises `RuntimeError` and is not run again. The values last until the task has ended; those of
         a dead letter, until it is deleted.
 
+        `find` is for a call that cannot be named beforehand, so that the called service cannot know a second one. The
+        step is then marked as begun on record before the first call. If a try began it and left no value, an earlier
+        try of this delivery included, `find()` is asked first: what it returns is the step's value; None: the function
+        is called; it raises `OutcomeUnknown`: the task is dead at once by that error, and `requeue` asks again. The
+        mark is progress as a value is.
+
         Raises `LeaseLost` if the task is no longer this holder's, `TaskCancelled` if its cancellation was requested,
         `RuntimeError` for a name that an earlier step of this delivery has, and for more than 10,000 steps;
         `PayloadTooLarge`, `EngineError`, `StoreClosed`, what the codec raises, and what the function raises.
         Interruption: the value may or may not be stored."""
 
     @overload
-    def step(self, name: str, function: Callable[[], R]) -> R: ...
+    def step(self, name: str, function: Callable[[], R], *, find: Callable[[], Any] | None = None) -> R: ...
     def check(self) -> None:
         """Raise `LeaseLost` if the task is lost, its time has passed, or the block was left ("released").
 

@@ -15,6 +15,8 @@ STEP, CHILD, SIGNAL = "step/", "child/", "signal/"
 """The beginnings of the names of entries, by what they are."""
 UNKEPT = "step!"
 """The beginning of the names of steps that have run, and whose values could not be kept: their values say why."""
+BEGUN = "step?"
+"""The beginning of the names of steps that were begun with a `find`, before their first call."""
 
 
 class FamilySource(Protocol):

@@ -39,6 +39,7 @@ from ._reports import numbered_report, report_in
 from ._retry import (
     CANNOT_BE_KEPT,
     CANNOT_BE_RESULT,
+    IS_UNKNOWN,
     NOT_AGAIN,
     Dead,
     Discard,
@@ -250,12 +251,16 @@ class Task(Guarded, Held, Generic[P_co]):
             self._stop()
 
     @overload
-    async def step(self, name: str, function: Callable[[], Awaitable[R]]) -> R: ...
-
+    async def step(
+        self, name: str, function: Callable[[], Awaitable[R]], *, find: Callable[[], Any] | None = None
+    ) -> R: ...
     @overload
-    async def step(self, name: str, function: Callable[[], R]) -> R: ...
-
-    async def step(self, name: str, function: Callable[[], Any]) -> Any:
+    async def step(
+        self, name: str, function: Callable[[], R], *, find: Callable[[], Any] | None = None
+    ) -> R: ...
+    async def step(
+        self, name: str, function: Callable[[], Any], *, find: Callable[[], Any] | None = None
+    ) -> Any:
         """Call a function once on record: a later delivery of the task gets what an earlier one has stored.
 
         A handler that is delivered again runs again from its start, so put into a step what is costly, or must not
@@ -266,6 +271,12 @@ class Task(Guarded, Held, Generic[P_co]):
         delivery the step raises `RuntimeError` and is not run again. The values last until the task has ended; those of
         a dead letter, until it is deleted.
 
+        `find` is for a call that cannot be named beforehand, so that the called service cannot know a second one. The
+        step is then marked as begun on record before the first call. If a try began it and left no value, an earlier
+        try of this delivery included, `find()` is asked first: what it returns is the step's value; None: the function
+        is called; it raises `OutcomeUnknown`: the task is dead at once by that error, and `requeue` asks again. The
+        mark is progress as a value is.
+
         Raises `LeaseLost` if the task is no longer this holder's, `TaskCancelled` if its cancellation was requested,
         `RuntimeError` for a name that an earlier step of this delivery has, and for more than 10,000 steps;
         `PayloadTooLarge`, `EngineError`, `StoreClosed`, what the codec raises, and what the function raises.
@@ -273,9 +284,11 @@ class Task(Guarded, Held, Generic[P_co]):
         """
         self.check()
         family = self._opened_family()
-        made = await step(family, name, self.check, function, self._encoded, self._note_unkept)
-        if family.progressed:
-            self.attempt = 1
+        try:
+            made = await step(family, name, self.check, function, find, self._encoded, self._note_unkept)
+        finally:
+            if family.progressed:
+                self.attempt = 1
         self._check_answer(made)
         return made
 
@@ -570,7 +583,7 @@ class Task(Guarded, Held, Generic[P_co]):
                 return self._unkept[1]
             if isinstance(leaf, TaskFailed):
                 reason = leaf.error.rpartition("\n")[2]
-                if reason.startswith(NOT_AGAIN) and reason.endswith(CANNOT_BE_KEPT):
+                if reason.startswith(NOT_AGAIN) and reason.endswith((CANNOT_BE_KEPT, IS_UNKNOWN)):
                     return reason.removeprefix(NOT_AGAIN)
                 if CANNOT_BE_RESULT in leaf.error:
                     return f"the result of a child {CANNOT_BE_KEPT}"
