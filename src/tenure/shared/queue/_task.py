@@ -68,6 +68,7 @@ _EVENTS = {
     e.Verdict.POSTPONE: "task.postponed",
     e.Verdict.WAIT: "task.suspended",
     e.Verdict.WAIT_FOR: "task.suspended",
+    e.Verdict.WAIT_FOR_END: "task.suspended",
 }
 
 
