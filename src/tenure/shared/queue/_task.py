@@ -265,22 +265,17 @@ class Task(Guarded, Held, Generic[P_co]):
         """Call a function once on record: a later delivery of the task gets what an earlier one has stored.
 
         A handler that is delivered again runs again from its start, so put into a step what is costly, or must not
-        happen twice. The value is that of `store.codec` after encoding and decoding, at once too: a tuple is a list.
-        An exception is not stored, and the function may be called again if the process dies before the value is
-        stored. A stored value is progress: failures before it do not count any more. If the value cannot be encoded, or
-        is too large, this is stored: the task is dead at once by the error that the step raises, and in a later
-        delivery the step raises `RuntimeError` and is not run again. The values last until the task has ended; those of
-        a dead letter, until it is deleted.
+        happen twice. The value is as `store.codec` decodes it, at once too: a tuple is a list. An exception is not
+        stored. If the process dies before the value is stored, the function may be called again. A stored value is
+        progress: failures before it do not count any more. If the value cannot be kept, this is stored: the task is
+        dead at once, and a later delivery raises `RuntimeError` here. The values last until the task has ended.
 
-        `find` is for a call that cannot be named beforehand, so that the called service cannot know a second one. The
-        step is then marked as begun on record before the first call. If a try began it and left no value, an earlier
-        try of this delivery included, `find()` is asked first: what it returns is the step's value; None: the function
-        is called; it raises `OutcomeUnknown`: the task is dead at once by that error, and `requeue` asks again. The
-        mark is progress as a value is.
+        With `find`, the step is marked as begun before the first call. A later try asks `find()` first: a value is
+        kept; None: call; `OutcomeUnknown`: the task is dead.
 
-        Raises `LeaseLost` if the task is no longer this holder's, `TaskCancelled` if its cancellation was requested,
-        `RuntimeError` for a name that an earlier step of this delivery has, and for more than 10,000 steps;
-        `PayloadTooLarge`, `EngineError`, `StoreClosed`, what the codec raises, and what the function raises.
+        Raises `LeaseLost`, `TaskCancelled` if the cancellation of the task was requested, `RuntimeError` for a name
+        that an earlier step of this delivery has, and for more than 10,000 steps; `PayloadTooLarge`, `EngineError`,
+        `StoreClosed`, what the codec raises, and what the function raises.
         Cancellation: the value may or may not be stored.
         """
         self.check()
