@@ -219,7 +219,7 @@ class FamilyContract(QueueSessionBase):
         await family.settle(await family.take_one(), _DONE, b"result", ttl=0.0)
         assert await family.result(child) is e.Reply.UNKNOWN
         page = await family.do(e.Scan(e.ENTRIES, "jobs", only=str(root.id)))
-        assert page == e.Page((e.Entry("a", "child", "done", b"result", "jobs", child),))
+        assert page == e.Page((e.Entry("a", "child", "done", b"result", "jobs", child, ended=1),))
         assert await family.bear(root, "a") == (child,)
 
     # law 5: a failed child
@@ -417,6 +417,44 @@ class FamilyContract(QueueSessionBase):
         await family.settle(root, e.Verdict.WAIT_FOR, b"v")
         root = await family.take_one()
         await family.settle(root, _WAIT, b"x/")
+        assert (await family.take_one()).id == root.id
+
+    async def test_ends_have_rising_numbers_and_wake_who_waits_for_the_next(self, family: _Family) -> None:
+        root = await family.root()
+        await family.bear(root, "a", "b", "c")
+        children = await family.take_each(3)
+        for unfinished, name in ((3, b"b"), (2, b"c"), (1, b"a")):
+            await family.settle(root, e.Verdict.WAIT_FOR_END, b"%d" % (unfinished - 1))
+            assert await family.state(root.id) == "suspended"
+            await family.settle(children[name], _DEAD if name == b"c" else _DONE)
+            root = await family.take_one()
+            assert (root.attempts, root.deliveries) == (0, 1)
+        page = await family.do.page(e.Scan(e.ENTRIES, family.queue, only=str(root.id)))
+        assert {entry.name: entry.ended for entry in page.rows} == {"a": 3, "b": 1, "c": 2}
+        # an end that the delivery has not seen
+        await family.settle(root, e.Verdict.WAIT_FOR_END, b"0")
+        root = await family.take_one()
+        # a child of the next try has a later end, also in the place of one that failed
+        await family.settle(root, _RETRY)
+        root = await family.take_one()
+        await family.bear(root, "c")
+        (again,) = await family.take(1)
+        await family.settle(again)
+        page = await family.do.page(e.Scan(e.ENTRIES, family.queue, only=str(root.id)))
+        assert {entry.name: entry.ended for entry in page.rows} == {"a": 3, "b": 1, "c": 4}
+        # any other wait is for all ends
+        await family.bear(root, "d", "e")
+        children = await family.take_each(2)
+        await family.settle(root, _WAIT)
+        await family.settle(children[b"d"])
+        assert await family.state(root.id) == "suspended"
+        await family.settle(children[b"e"])
+        await family.settle(await family.take_one())
+        await family.recount()
+
+    async def test_a_wait_for_an_end_without_children_is_over_at_once(self, family: _Family) -> None:
+        root = await family.root()
+        await family.settle(root, e.Verdict.WAIT_FOR_END, b"0")
         assert (await family.take_one()).id == root.id
 
     async def test_who_goes_on_is_taken_by_an_idle_taker(

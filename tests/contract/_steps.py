@@ -25,7 +25,7 @@ KINDS = ("holds", "pools", "queues", "sessions")
 _MOVED = ("waiting", "delayed", "leased", "dead", "dead", "done", "discarded", "cancelled", "expired")
 _METADATA: tuple[e.Metadata, ...] = ((), (("zone", b"\xff\0"),), (("size", b"1"), ("zone", b"\xff\0")))
 STATES_OF_FAMILIES = ("suspended", "ending")
-_WAITS = (e.Verdict.WAIT, e.Verdict.WAIT_FOR)
+_WAITS = (e.Verdict.WAIT, e.Verdict.WAIT_FOR, e.Verdict.WAIT_FOR_END)
 _VERDICTS = (*(verdict for verdict in e.Verdict if verdict not in _WAITS), e.Verdict.DONE, e.Verdict.DEAD)
 _ENTRIES = ("c/a", "c/b", "c/c", "d/a", "v")
 """The names of entries: the children of two blocks, and a value or signal."""
@@ -872,6 +872,8 @@ def _settle_with_family(d: Draw, task: int, token: int) -> e.Settle:
         result = d.one_of((b"", b"c/", b"d/"))
     elif verdict is e.Verdict.WAIT_FOR:
         result = d.one_of((b"v", b"v", b"c/a"))
+    elif verdict is e.Verdict.WAIT_FOR_END:
+        result = d.one_of((b"0", b"1", b"2"))
     delay = d.duration() if verdict is e.Verdict.WAIT_FOR and d.flag() else d.delay()
     return e.Settle(task, token, verdict, result, delay, d.one_of((5.0, None)))
 
@@ -922,10 +924,11 @@ async def wait_for_children(d: Draw) -> None:
             e.GetResult(queue, task.id, d.session()),
             e.Scan(e.TASK, queue, only=str(task.id), watch=d.session()),
         )
-        verdict = d.one_of((e.Verdict.WAIT, e.Verdict.WAIT, e.Verdict.DONE, e.Verdict.RETRY, e.Verdict.DEAD))
-        settle = e.Settle(
-            task.id, task.token, verdict, b"c/" if verdict is e.Verdict.WAIT else b"", d.delay(), 5.0
+        verdict = d.one_of(
+            (e.Verdict.WAIT, e.Verdict.WAIT_FOR_END, e.Verdict.DONE, e.Verdict.RETRY, e.Verdict.DEAD)
         )
+        result = {e.Verdict.WAIT: b"c/", e.Verdict.WAIT_FOR_END: b"%d" % (len(names) - 1)}.get(verdict, b"")
+        settle = e.Settle(task.id, task.token, verdict, result, d.delay(), 5.0)
         await _exchange(d, session, queue, (settle,), wait=False)
     await _exchange(d, d.session(), queue, (), 1)
     for _ in range(4):

@@ -46,6 +46,12 @@ def test_a_task_that_began_is_innocent_of_earlier_deaths():
     assert after_verdict(settle, 2, 5, stop=False, stop_ttl=None) == GoesBack(2, 2, 7.0)
 
 
+@pytest.mark.parametrize(("stop", "expected"), [(False, Waits(rest=3)), (True, CANCELLED)])
+def test_a_wait_for_an_end(stop, expected):
+    settle = Settle(1, 1, Verdict.WAIT_FOR_END, b"3")
+    assert after_verdict(settle, 2, 5, stop=stop, stop_ttl=60.0, unfinished=4) == expected
+
+
 @pytest.mark.parametrize(("stop", "expected"), [(False, Waits()), (True, CANCELLED)])
 def test_done_with_an_unfinished_child_waits(stop, expected):
     settle = Settle(1, 1, Verdict.DONE, b"result", ttl=9.0)

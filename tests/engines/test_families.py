@@ -136,7 +136,9 @@ class World:
                 and held.token == handler.token
                 and held.stop is None
             )
-            self.exchange(e.Settle(task, handler.token, what, b"x/" if what is Verdict.WAIT else b""))
+            rest = max(1, self.families[task].unfinished) - 1 if task in self.families else 0
+            result = {Verdict.WAIT: b"x/", Verdict.WAIT_FOR_END: b"%d" % rest}.get(what, b"")
+            self.exchange(e.Settle(task, handler.token, what, result))
 
     def actions(self, most_faults):
         tasks = self.tasks
@@ -149,6 +151,7 @@ class World:
                     yield ("a", self.nth(task))
                     yield ("b", self.nth(task))
                     yield (Verdict.WAIT, self.nth(task))
+                    yield (Verdict.WAIT_FOR_END, self.nth(task))
                 for verdict in (Verdict.DONE, Verdict.DEAD, Verdict.RETRY):
                     yield (verdict, self.nth(task))
         if self.faults < most_faults:
@@ -206,7 +209,8 @@ class World:
             if family.task in tasks and family.unfinished != len(children):
                 troubles.append(f"{family.task} counts {family.unfinished} of {len(children)} children")
             place = tasks[family.task].place if family.task in tasks else LEASED
-            if place > LEASED and not family.unfinished and not family.awaited:
+            rest = family.rest if place == module.SUSPENDED else 0
+            if place > LEASED and family.unfinished <= rest and not family.awaited:
                 troubles.append(f"{family.task} waits for nothing")
         ends = {ended.id: ended for ended in self.ended}
         self.done |= {task for task, ended in ends.items() if ended.state == "done"}

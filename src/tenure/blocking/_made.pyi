@@ -148,24 +148,27 @@ class Task(Generic[P_co]):
         Interruption: the report may or may not be stored."""
 
     @overload
-    def step(self, name: str, function: Callable[[], Awaitable[R]]) -> R:
+    def step(
+        self, name: str, function: Callable[[], Awaitable[R]], *, find: Callable[[], Any] | None = None
+    ) -> R:
         """Call a function once on record: a later delivery of the task gets what an earlier one has stored.
 
         A handler that is delivered again runs again from its start, so put into a step what is costly, or must not
-        happen twice. The value is that of `store.codec` after encoding and decoding, at once too: a tuple is a list.
-        An exception is not stored, and the function may be called again if the process dies before the value is
-        stored. A stored value is progress: failures before it do not count any more. If the value cannot be encoded, or
-        is too large, this is stored: the task is dead at once by the error that the step raises, and in a later
-        delivery the step raises `RuntimeError` and is not run again. The values last until the task has ended; those of
-        a dead letter, until it is deleted.
+        happen twice. The value is as `store.codec` decodes it, at once too: a tuple is a list. An exception is not
+        stored. If the process dies before the value is stored, the function may be called again. A stored value is
+        progress: failures before it do not count any more. If the value cannot be kept, this is stored: the task is
+        dead at once, and a later delivery raises `RuntimeError` here. The values last until the task has ended.
 
-        Raises `LeaseLost` if the task is no longer this holder's, `TaskCancelled` if its cancellation was requested,
-        `RuntimeError` for a name that an earlier step of this delivery has, and for more than 10,000 steps;
-        `PayloadTooLarge`, `EngineError`, `StoreClosed`, what the codec raises, and what the function raises.
+        With `find`, the step is marked as begun before the first call. A later try asks `find()` first: a value is
+        kept; None: call; `OutcomeUnknown`: the task is dead.
+
+        Raises `LeaseLost`, `TaskCancelled` if the cancellation of the task was requested, `RuntimeError` for a name
+        that an earlier step of this delivery has, and for more than 10,000 steps; `PayloadTooLarge`, `EngineError`,
+        `StoreClosed`, what the codec raises, and what the function raises.
         Interruption: the value may or may not be stored."""
 
     @overload
-    def step(self, name: str, function: Callable[[], R]) -> R: ...
+    def step(self, name: str, function: Callable[[], R], *, find: Callable[[], Any] | None = None) -> R: ...
     def check(self) -> None:
         """Raise `LeaseLost` if the task is lost, its time has passed, or the block was left ("released").
 

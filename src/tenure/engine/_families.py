@@ -9,7 +9,7 @@ The laws, with a *try* as what a verdict of DONE, RETRY or DEAD ends:
    task is "ending": unfinished, without a lease, in no order. Its children are cancelled, and the end of the last one
    applies the stored verdict in the same step. Expiry, a purge and a lost session do no less than a verdict.
 2. A try ends only when no child is unfinished: RETRY is stored in the same way, and the task is then ready at the
-   later of the end of its pause and the end of its last child. GIVE_BACK, POSTPONE, WAIT, WAIT_FOR and a lost session
+   later of the end of its pause and the end of its last child. GIVE_BACK, POSTPONE, waits and a lost session
    interrupt a try, and leave the children alone.
 3. A child and a value carry the token of a lease. They are refused if it is another token than the lease in force has,
    or if the cancellation of the task was requested.
@@ -25,7 +25,8 @@ The laws, with a *try* as what a verdict of DONE, RETRY or DEAD ends:
    if `SWEEP_PAUSE` has passed since the last visit. So a large tree delays an operation by these visits at most, and
    a child that has not been visited yet may still begin.
 7. A task that waits ("suspended") has no lease and is in no order, so it holds nothing. It is ready as soon as nothing
-   is missing that it waits for, in the same step; one taker is hinted READY for it.
+   is missing that it waits for, in the same step; one taker is hinted READY for it. The ends of a task's children have
+   numbers that rise, so that each delivery can pass them in the order of the ends.
 8. A wait counts no attempt. It begins the count of deliveries without a verdict anew, keeps `ready_at`, and gives no
    turn of the group back.
 9. A child never waits for what an ancestor may hold. Neither a full queue nor a full group refuses a child. The group
@@ -77,7 +78,8 @@ class Entry:
 
     A value has the state "done", and a signal "done", or "expired" if it did not come in time. A child is "unfinished"
     or has the state in which it ended; `value` is then its result, error or reason. A child has a `queue` and an `id`.
-    `swept`: the cancellation of the child came from its parent's family, and not from outside.
+    `swept`: the cancellation of the child came from its parent's family, and not from outside. `ended` is the number of
+    its end among the ends of the task's children; 0 before it.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Entry:
     queue: str = ""
     id: int = 0
     swept: bool = False
+    ended: int = 0
 
 
 ENTRIES = Index("entries", "queue", Entry, Page[Entry])

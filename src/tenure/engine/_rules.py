@@ -47,7 +47,8 @@ class GoesBack:
 
 @value
 class Waits:
-    """The task is suspended until no child is unfinished, or for an entry; then it returns at its old place.
+    """The task is suspended for an entry, or until no more than `rest` children are unfinished; then it returns at its
+    old place.
 
     `prefix`: a failed child whose name begins with it cancels the others whose names do.
     """
@@ -55,6 +56,7 @@ class Waits:
     entry: str = ""
     prefix: str = ""
     timeout: float = 0.0
+    rest: int = 0
 
 
 def after_verdict(
@@ -96,6 +98,8 @@ def after_verdict(
             return Waits(prefix=settle.result.decode())
         case Verdict.WAIT_FOR:
             return Waits(settle.result.decode(), timeout=settle.delay)
+        case Verdict.WAIT_FOR_END:
+            return Waits(rest=int(settle.result))
         case Verdict.NOTE | Verdict.ALONE:
             raise ValueError(f"{settle.verdict.name} ends no delivery")
 

@@ -157,6 +157,7 @@ class Verdict(Enum):
     CANCEL = "cancelled"  # the requested cancellation was carried out
     WAIT = "wait"  # go on when no child is unfinished; a failed one cancels those that `result` names
     WAIT_FOR = "wait for"  # go on when the entry that `result` names is there, or after `delay`
+    WAIT_FOR_END = "wait for end"  # go on when no more than `result` children are unfinished
     NOTE = "note"  # still leased; a `failure` is stored
     ALONE = "alone"  # still leased, and run with nothing beside it: dead if its session ends before a verdict
 
@@ -174,8 +175,9 @@ class Settle:
     The laws of families (`tenure.engine._families`) say when a verdict has to wait for children. The `result` of WAIT
     is the beginning of names in UTF-8: as soon as a child of such a name has failed in this try, the others of such
     names are swept; b"" sweeps none. DONE with an unfinished child counts as such a WAIT. The `result` of WAIT_FOR is
-    the name of an entry; without the entry after `delay` seconds (0: never), an entry of that name is "expired". Both
-    end as CANCEL if the cancellation of the task was requested, with the ttl of that request.
+    the name of an entry; without the entry after `delay` seconds (0: never), an entry of that name is "expired". The
+    `result` of WAIT_FOR_END is a number in decimal digits: one less than a delivery knows of unfinished children is the
+    next end. All waits end as CANCEL if the cancellation of the task was requested, with the ttl of that request.
 
     Past its deadline a task ends as expired, with a record for `EXPIRED_TTL` seconds and no result, unless it is DONE
     and has no unfinished child. Such settlements take effect behind the others of their operation.

@@ -25,9 +25,9 @@ def _put_children(op: e.PutChildren) -> tuple[Argument, ...]:
 
 def entry(row: Row) -> e.Entry:
     """The entry that a row says."""
-    (child, swept), (called, kind, state, value, queue) = row.n, row.b
+    (child, swept, ended), (called, kind, state, value, queue) = row.n, row.b
     kinds = {b"value": "value", b"signal": "signal", b"child": "child"}
-    return e.Entry(text(called), kinds[kind], text(state), value, text(queue), child, bool(swept))  # pyright: ignore[reportArgumentType]
+    return e.Entry(text(called), kinds[kind], text(state), value, text(queue), child, bool(swept), ended)  # pyright: ignore[reportArgumentType]
 
 
 def _answer(rows: Sequence[Row]) -> e.Accepted | e.Entry | e.TooMany | e.Reply:

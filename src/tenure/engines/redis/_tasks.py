@@ -22,6 +22,7 @@ _LETTERS = {
     e.Verdict.CANCEL: b"c",
     e.Verdict.WAIT: b"w",
     e.Verdict.WAIT_FOR: b"f",
+    e.Verdict.WAIT_FOR_END: b"e",
     e.Verdict.NOTE: b"n",
     e.Verdict.ALONE: b"a",
 }

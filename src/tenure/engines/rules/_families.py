@@ -25,11 +25,11 @@ _RETRY = "retry"
 class Family:
     """The row of a task that is a child or has entries: its place in the tree, and what it waits for.
 
-    Of `total` entries, `unfinished` are children that have not ended. Entries of tries before `born` are not there,
-    nor are the entries of children that failed in a try before `tries`. A suspended task waits for the entry
-    `awaited`, or for all its children, of which a failed one cancels those whose names begin with `prefix`. A task
-    that is ending keeps its verdict in `ending`, `result` and `ttl`. A sweep of the names that begin with `swept` has
-    come to `swept_to`.
+    Of `total` entries, `unfinished` are children that have not ended; `ends` children have. Entries of tries before
+    `born` are not there, nor are the entries of children that failed in a try before `tries`. A suspended task waits
+    for the entry `awaited`, or until `rest` children are unfinished, of which a failed one cancels those whose names
+    begin with `prefix`. A task that is ending keeps its verdict in `ending`, `result` and `ttl`. A sweep of the names
+    that begin with `swept` has come to `swept_to`.
     `over`: the task has ended, and its entries are to be forgotten.
     """
 
@@ -41,10 +41,12 @@ class Family:
     depth: int = 0
     total: int = 0
     unfinished: int = 0
+    ends: int = 0
     tries: int = 0
     born: int = 0
     awaited: str = ""
     prefix: str = ""
+    rest: int = 0
     timed: bool = False
     until: float = 0.0
     ending: str = ""
@@ -58,7 +60,7 @@ class Family:
 
 @dataclass(slots=True)
 class Entry:
-    """An entry of a task, of the try `tries`: in which it was written, or the child ended."""
+    """An entry of a task, of the try `tries`: in which it was written, or the child ended, as the `ended`th."""
 
     queue: str
     task: int
@@ -71,6 +73,7 @@ class Entry:
     swept: bool = False
     unfinished: bool = False
     failed: bool = False
+    ended: int = 0
     tries: int = 0
 
 
@@ -261,9 +264,9 @@ class Families:
         if waits.entry:
             if self._entry(family, waits.entry) is not None:
                 return False
-        elif not family.unfinished:
+        elif family.unfinished <= waits.rest:
             return False
-        family.awaited, family.prefix = waits.entry, waits.prefix
+        family.awaited, family.prefix, family.rest = waits.entry, waits.prefix, waits.rest
         self._families.save(family)
         if waits.timeout:
             until = self._state.now + waits.timeout
@@ -406,7 +409,8 @@ class Families:
         assert family is not None
         assert entry is not None
         failed = state != "done"
-        entry.state, entry.value = state, result
+        family.ends += 1
+        entry.state, entry.value, entry.ended = state, result, family.ends
         self._entries.save(entry)
         self._entries.move(entry, unfinished=False, failed=failed, tries=family.tries)
         family.unfinished -= 1
@@ -417,7 +421,7 @@ class Families:
         if task.place == ENDING and not family.unfinished:
             self._apply(queue, task, family)
         elif task.place == SUSPENDED and not family.awaited:
-            if not family.unfinished:
+            if family.unfinished <= family.rest:
                 self._wake(queue, family)
             elif failed and family.prefix and entry.name.startswith(family.prefix):
                 self._sweep_failed(family)
@@ -507,5 +511,5 @@ def _is_there(entry: Entry, family: Family) -> bool:
 def _shown(entry: Entry) -> e.Entry:
     return e.Entry(
         *(entry.name, entry.kind, entry.state, entry.value),  # pyright: ignore[reportArgumentType]
-        *(entry.child_queue, entry.child, bool(entry.swept)),
+        *(entry.child_queue, entry.child, bool(entry.swept), entry.ended),
     )

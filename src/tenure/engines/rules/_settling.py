@@ -14,7 +14,13 @@ from ._state import Moment, Session, State
 from ._takers import Takers
 
 _UNTRIED = (e.Verdict.GIVE_BACK, e.Verdict.POSTPONE)
-_STAYS_AHEAD = (e.Verdict.RETRY, e.Verdict.POSTPONE, e.Verdict.WAIT, e.Verdict.WAIT_FOR)
+_STAYS_AHEAD = (
+    e.Verdict.RETRY,
+    e.Verdict.POSTPONE,
+    e.Verdict.WAIT,
+    e.Verdict.WAIT_FOR,
+    e.Verdict.WAIT_FOR_END,
+)
 
 
 class Settling:

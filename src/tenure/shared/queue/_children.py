@@ -3,7 +3,7 @@
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from types import TracebackType
@@ -181,17 +181,70 @@ class Children(AsyncBlock, Generic[P]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._open = False
+        self._recall()
+        if error is None:
+            await self._finish()
+        else:
+            self._family.left |= bool(self._unfinished())
+
+    def ended(self) -> AsyncIterator[Child]:
+        """Iterate over the children in the order in which they end, within the block.
+
+            async for child in children.ended():
+                await task.step(f"add {child.name}", partial(add, child.result))
+
+        Children that are put meanwhile are given too; the loop ends when no child is unfinished. Before that, with no
+        further end on record, the task is suspended, holds nothing, and goes on at the next end. Then **its handler
+        runs again from its start**: a delivery gives from the record the children that earlier deliveries gave, in the
+        same order, and then those that have ended since. So put into steps what the loop does. With "collect", failed
+        children are given too. With "cancel", the first failed child ends the loop as it ends the block: the others are
+        cancelled, and the `ExceptionGroup` is raised.
+
+        Raises what the end of the block raises, and `RuntimeError` outside of the block.
+        Cancellation: the task is given back, and a later delivery gives the children again.
+        """
+        return _Ended(self, sorted((entry.ended, name) for name, entry in self._known.items() if entry.ended))
+
+    def _recall(self) -> None:
+        """Have the children that only an earlier delivery has put behind the others."""
         for name, entry in self._known.items():
-            self._children.setdefault(name, Child(self._family.codec, name, entry, self._target))
-        unfinished = not all(child.ended for child in self)
-        if error is not None:
-            self._family.left |= unfinished
-            return
-        if unfinished:
+            self._children.setdefault(name, self._child(name, entry))
+
+    def _unfinished(self) -> set[str]:
+        """The names of the entries of the unfinished children."""
+        known = {entry.name for entry in self._known.values() if entry.state == "unfinished"}
+        return known | {self._prefix + child.name for child in self if not child.ended}
+
+    def _child(self, name: str, entry: e.Entry) -> Child:
+        return Child(self._family.codec, name, entry, self._target)
+
+    async def _finish(self) -> None:
+        """Wait until the children have ended, and raise the failures that concern the block."""
+        if self._unfinished():
             self._parent.check()
             await self._parent._suspend(e.Verdict.WAIT, self._prefix if self._on_failure == "cancel" else "")
         if self._on_failure == "cancel":
             self._raise_failures()
+
+    async def _give(self, name: str) -> Child:
+        """A child that has ended; if it has failed, that may concern the block."""
+        child = self._children.get(name) or self._child(name, self._known[name])
+        if child.failure is not None and self._on_failure == "cancel":
+            self._recall()
+            await self._finish()
+        return child
+
+    async def _wait_for_end(self) -> None:
+        """Wait for the next end of a child, if one is unfinished."""
+        if ours := self._unfinished():
+            unfinished = ours | await self._family.unfinished()  # in other blocks, too
+            self._parent.check()
+            await self._parent._suspend(e.Verdict.WAIT_FOR_END, str(len(unfinished) - 1))
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise RuntimeError(f"{self!r}: use children within the block: async with task.children(...)")
+        self._parent.check()
 
     @shows_options(PutOptions, delay=0.0)
     async def put(self, payload: P, name: str | None = None, **options: Unpack[PutOptions]) -> Child:
@@ -216,9 +269,7 @@ class Children(AsyncBlock, Generic[P]):
         Raises as `put` does, before anything is put if an item is wrong.
         Cancellation: the children of some round trips may be put.
         """
-        if not self._open:
-            raise RuntimeError(f"{self!r}: put children within the block: async with task.children(...)")
-        self._parent.check()
+        self._check_open()
         family, place = self._family, self._target._place
         made = [cast("Item[Any]", item) if isinstance(item, Item) else Item(item) for item in items]
         with PutSpan(family.store.reporter, place.key, len(made)) as span:
@@ -263,7 +314,7 @@ class Children(AsyncBlock, Generic[P]):
     def _is_there(self, name: str) -> bool:
         if (entry := self._known.get(name)) is None:
             return False
-        self._children[name] = Child(self._family.codec, name, entry, self._target)
+        self._children[name] = self._child(name, entry)
         return True
 
     async def _put(self, key: str, portion: Sequence[tuple[str, e.NewTask]]) -> None:
@@ -284,7 +335,7 @@ class Children(AsyncBlock, Generic[P]):
             for name, task_id in zip(names, answer.ids, strict=True):
                 assert isinstance(task_id, int)
                 entry = e.Entry(self._prefix + name, "child", "unfinished", queue=key, id=task_id)
-                self._children[name] = Child(family.codec, name, entry, self._target)
+                self._children[name] = self._child(name, entry)
         else:
             self._parent._check_answer(answer)
 
@@ -296,6 +347,25 @@ class Children(AsyncBlock, Generic[P]):
             raise ExceptionGroup(
                 f"{what} of {self._family} failed", [cast("Exception", child.failure) for child in causes]
             )
+
+
+class _Ended:
+    """The children of a block that have ended, in this order, and then the next end."""
+
+    def __init__(self, children: Children[Any], ended: list[tuple[int, str]]) -> None:
+        self._children = children
+        self._ended = iter(ended)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Child:
+        self._children._check_open()
+        await checkpoint()
+        for _, name in self._ended:
+            return await self._children._give(name)
+        await self._children._wait_for_end()
+        raise StopAsyncIteration
 
 
 def _portions(tasks: Iterable[tuple[str, e.NewTask]]) -> Iterator[list[tuple[str, e.NewTask]]]:

@@ -8,13 +8,15 @@ from typing import Any, Protocol
 from anyio import CancelScope
 
 import tenure.engine as e
-from tenure.store import Codec, Store, StoreHandle, handle_of
+from tenure.store import Codec, Store, StoreHandle, handle_of, read_pages
 from tenure.waiting import checkpoint, this_task
 
 STEP, CHILD, SIGNAL = "step/", "child/", "signal/"
 """The beginnings of the names of entries, by what they are."""
 UNKEPT = "step!"
 """The beginning of the names of steps that have run, and whose values could not be kept: their values say why."""
+BEGUN = "step?"
+"""The beginning of the names of steps that were begun with a `find`, before their first call."""
 
 
 class FamilySource(Protocol):
@@ -106,6 +108,11 @@ class Family:
             found.update((entry.name.removeprefix(prefix), entry) for entry in entries)
             after = page.next if len(entries) == len(page.rows) else ""
         return found
+
+    async def unfinished(self) -> set[str]:
+        """The names of the unfinished children of all blocks. Raises as `read` does."""
+        scan = e.Scan(e.UNFINISHED_CHILDREN, self.key, only=str(self.id))
+        return {entry.name for entry in (await read_pages(self.store, scan, patient=True)).rows}
 
     async def write(self, name: str, value: bytes) -> bytes | e.Reply:
         """Store a value, unless an earlier sending of it arrived. Returns the value on record, or why it was refused.

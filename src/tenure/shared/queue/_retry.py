@@ -128,8 +128,8 @@ class Dead(Exception):
 
 
 NOT_AGAIN = "not tried again: "
-CANNOT_BE_KEPT = "cannot be kept"
-"""The end of the reason why a task whose work is done is not tried again: a try would repeat the work."""
+CANNOT_BE_KEPT, IS_UNKNOWN = "cannot be kept", "is unknown"
+"""The ends of the reason why a task whose work is, or may be, done is not tried again: a try would repeat the work."""
 CANNOT_BE_RESULT = "which cannot be the result"
 
 

@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 
 import tenure.engine as e
 from tenure.arguments import check_name
+from tenure.errors import OutcomeUnknown
 from tenure.store import decoded
 from tenure.waiting import checkpoint
 
-from ._family import STEP, UNKEPT, Family
-from ._retry import CANNOT_BE_KEPT
+from ._family import BEGUN, STEP, UNKEPT, Family
+from ._retry import CANNOT_BE_KEPT, IS_UNKNOWN
 
 R = TypeVar("R")
 
@@ -24,20 +25,22 @@ async def step(
     name: str,
     check: Callable[[], object],
     function: Callable[[], Awaitable[R]] | Callable[[], R],
+    find: Callable[[], Any] | None,
     encode: Callable[[str, Any], bytes],
     unkept: Callable[[Exception, str], Exception],
 ) -> R | e.Reply:
     """Return the stored value, or what the function returns once that is stored; the `Reply` of a refusal.
 
     A step whose value cannot be kept has run all the same: the reason is stored instead, and raised in later
-    deliveries, through `unkept`.
+    deliveries, through `unkept`. With `find`, the step is begun on record before the function is called, and `find` is
+    asked first if it had begun before; its `OutcomeUnknown` is raised through `unkept`, too.
 
     Raises `RuntimeError` for a name that was used before, and for too many entries.
     Cancellation: the value may or may not be stored.
     """
     family.use(STEP + check_name("name", name), f"the step {name!r}")
     try:
-        # both kinds of names in one reading
+        # all kinds of names in one reading
         stored = await family.stored(_STEPS)
         if (entry := stored.get(f"!{name}")) is not None:
             reason = entry.value.decode()
@@ -51,8 +54,22 @@ async def step(
         if entry is not None:
             data = entry.value
         else:
-            made = function()
-            value = await made if inspect.isawaitable(made) else made
+            value = None
+            if find is not None:
+                if (begun := f"?{name}") in stored:
+                    try:
+                        value = await _called(find)
+                    except OutcomeUnknown as problem:
+                        unkept(problem, f"the outcome of the step {name!r} {IS_UNKNOWN}")
+                        raise
+                else:
+                    answer = await family.write(BEGUN + name, b"")
+                    if isinstance(answer, e.Reply):
+                        return answer
+                    stored[begun] = e.Entry(BEGUN + name, "value", "done")
+                check()
+            if value is None:
+                value = await _called(function)
             try:
                 data = encode("step", value)
             except Exception as problem:  # noqa: BLE001 a codec may raise anything
@@ -70,3 +87,8 @@ async def step(
     if isinstance(data, e.Reply):
         return data
     return decoded(family.codec, f"{family}: the step {name!r}", data)
+
+
+async def _called(function: Callable[[], Any]) -> Any:
+    made = function()
+    return await made if inspect.isawaitable(made) else made

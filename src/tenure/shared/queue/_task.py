@@ -39,6 +39,7 @@ from ._reports import numbered_report, report_in
 from ._retry import (
     CANNOT_BE_KEPT,
     CANNOT_BE_RESULT,
+    IS_UNKNOWN,
     NOT_AGAIN,
     Dead,
     Discard,
@@ -67,6 +68,7 @@ _EVENTS = {
     e.Verdict.POSTPONE: "task.postponed",
     e.Verdict.WAIT: "task.suspended",
     e.Verdict.WAIT_FOR: "task.suspended",
+    e.Verdict.WAIT_FOR_END: "task.suspended",
 }
 
 
@@ -250,32 +252,39 @@ class Task(Guarded, Held, Generic[P_co]):
             self._stop()
 
     @overload
-    async def step(self, name: str, function: Callable[[], Awaitable[R]]) -> R: ...
-
+    async def step(
+        self, name: str, function: Callable[[], Awaitable[R]], *, find: Callable[[], Any] | None = None
+    ) -> R: ...
     @overload
-    async def step(self, name: str, function: Callable[[], R]) -> R: ...
-
-    async def step(self, name: str, function: Callable[[], Any]) -> Any:
+    async def step(
+        self, name: str, function: Callable[[], R], *, find: Callable[[], Any] | None = None
+    ) -> R: ...
+    async def step(
+        self, name: str, function: Callable[[], Any], *, find: Callable[[], Any] | None = None
+    ) -> Any:
         """Call a function once on record: a later delivery of the task gets what an earlier one has stored.
 
         A handler that is delivered again runs again from its start, so put into a step what is costly, or must not
-        happen twice. The value is that of `store.codec` after encoding and decoding, at once too: a tuple is a list.
-        An exception is not stored, and the function may be called again if the process dies before the value is
-        stored. A stored value is progress: failures before it do not count any more. If the value cannot be encoded, or
-        is too large, this is stored: the task is dead at once by the error that the step raises, and in a later
-        delivery the step raises `RuntimeError` and is not run again. The values last until the task has ended; those of
-        a dead letter, until it is deleted.
+        happen twice. The value is as `store.codec` decodes it, at once too: a tuple is a list. An exception is not
+        stored. If the process dies before the value is stored, the function may be called again. A stored value is
+        progress: failures before it do not count any more. If the value cannot be kept, this is stored: the task is
+        dead at once, and a later delivery raises `RuntimeError` here. The values last until the task has ended.
 
-        Raises `LeaseLost` if the task is no longer this holder's, `TaskCancelled` if its cancellation was requested,
-        `RuntimeError` for a name that an earlier step of this delivery has, and for more than 10,000 steps;
-        `PayloadTooLarge`, `EngineError`, `StoreClosed`, what the codec raises, and what the function raises.
+        With `find`, the step is marked as begun before the first call. A later try asks `find()` first: a value is
+        kept; None: call; `OutcomeUnknown`: the task is dead.
+
+        Raises `LeaseLost`, `TaskCancelled` if the cancellation of the task was requested, `RuntimeError` for a name
+        that an earlier step of this delivery has, and for more than 10,000 steps; `PayloadTooLarge`, `EngineError`,
+        `StoreClosed`, what the codec raises, and what the function raises.
         Cancellation: the value may or may not be stored.
         """
         self.check()
         family = self._opened_family()
-        made = await step(family, name, self.check, function, self._encoded, self._note_unkept)
-        if family.progressed:
-            self.attempt = 1
+        try:
+            made = await step(family, name, self.check, function, find, self._encoded, self._note_unkept)
+        finally:
+            if family.progressed:
+                self.attempt = 1
         self._check_answer(made)
         return made
 
@@ -570,7 +579,7 @@ class Task(Guarded, Held, Generic[P_co]):
                 return self._unkept[1]
             if isinstance(leaf, TaskFailed):
                 reason = leaf.error.rpartition("\n")[2]
-                if reason.startswith(NOT_AGAIN) and reason.endswith(CANNOT_BE_KEPT):
+                if reason.startswith(NOT_AGAIN) and reason.endswith((CANNOT_BE_KEPT, IS_UNKNOWN)):
                     return reason.removeprefix(NOT_AGAIN)
                 if CANNOT_BE_RESULT in leaf.error:
                     return f"the result of a child {CANNOT_BE_KEPT}"

@@ -96,9 +96,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- entry(child or 0, 1 if it was swept; name, kind, state, value, queue of the child)
+-- entry(child or 0, 1 if it was swept, the number of its end; name, kind, state, value, queue of the child)
 CREATE FUNCTION tenure.shown_entry(_entry tenure.entry) RETURNS tenure.answer LANGUAGE sql IMMUTABLE
-    RETURN ROW('entry', ARRAY[coalesce(_entry.child, 0), _entry.swept::int], ARRAY[
+    RETURN ROW('entry', ARRAY[coalesce(_entry.child, 0), _entry.swept::int, _entry.ended], ARRAY[
         _entry.name, _entry.kind::bytea, _entry.state::bytea, _entry.value, coalesce(_entry.queue, '')
     ])::tenure.answer;
 
@@ -220,10 +220,11 @@ BEGIN
     RETURN _q;
 END $$;
 
--- Suspend a task until an entry is there, for so long at most if that is above 0, or else until no child is unfinished.
+-- Suspend a task until an entry is there, for so long at most if that is above 0, or else until so many children are
+-- unfinished.
 -- -> the queue, and whether something is missing that the task waits for
 CREATE FUNCTION tenure.suspend_task(
-    _now bigint, INOUT _q tenure.queue, _task tenure.task, _entry bytea, _prefix bytea, _timeout bigint,
+    _now bigint, INOUT _q tenure.queue, _task tenure.task, _entry bytea, _prefix bytea, _rest bigint, _timeout bigint,
     OUT _done boolean
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -238,12 +239,13 @@ BEGIN
     IF _entry <> '' THEN
         _done := (tenure.entry_of(family, _entry)).task IS NULL;
     ELSE
-        _done := family.unfinished > 0;
+        _done := family.unfinished > _rest;
     END IF;
     IF NOT _done THEN
         RETURN;
     END IF;
-    UPDATE tenure.family f SET awaited = _entry, prefix = _prefix, until = over_at WHERE f.task = _task.id;
+    UPDATE tenure.family f SET awaited = _entry, prefix = _prefix, rest = _rest, until = over_at
+    WHERE f.task = _task.id;
     IF over_at IS NOT NULL THEN
         PERFORM nextval('tenure.last_timeout');
         INSERT INTO tenure.todo (due, id, name, what) VALUES (over_at, _task.id, _q.name, 'time out');
@@ -286,8 +288,9 @@ DECLARE
     family tenure.family;
     task tenure.task;
 BEGIN
-    UPDATE tenure.family f SET unfinished = f.unfinished - 1 WHERE f.task = _id RETURNING * INTO family;
-    UPDATE tenure.entry e SET state = _state, value = _result, tries = family.tries
+    UPDATE tenure.family f SET unfinished = f.unfinished - 1, ends = f.ends + 1 WHERE f.task = _id
+    RETURNING * INTO family;
+    UPDATE tenure.entry e SET state = _state, value = _result, ended = family.ends, tries = family.tries
     WHERE e.task = _id AND e.name = _name;
     SELECT * INTO task FROM tenure.task t WHERE t.queue = _queue AND t.id = _id;
     IF task.session IS DISTINCT FROM 0 THEN
@@ -304,7 +307,7 @@ BEGIN
                 _now, tenure.use_queue(_now, _queue), task, family.verdict, family.result, family.ttl, 0));
         END IF;
     ELSIF family.awaited = '' THEN
-        IF family.unfinished = 0 THEN
+        IF family.unfinished <= family.rest THEN
             PERFORM tenure.resume_task(_now, _queue, task);
         ELSIF _state <> 'done' AND family.prefix <> '' AND substr(_name, 1, length(family.prefix)) = family.prefix THEN
             PERFORM tenure.sweep_failed(_id, family.prefix);
@@ -465,14 +468,14 @@ BEGIN
     INSERT INTO tenure.entry (task, name, kind, state, value, tries)
     VALUES (_family.task, _name, _kind, _state, _value, _family.tries)
     ON CONFLICT ON CONSTRAINT entry_pkey DO UPDATE SET kind = excluded.kind, state = excluded.state,
-        value = excluded.value, queue = NULL, child = NULL, swept = false, tries = excluded.tries;
+        value = excluded.value, queue = NULL, child = NULL, swept = false, ended = 0, tries = excluded.tries;
     IF _name <> '' AND _family.awaited = _name THEN
         SELECT * INTO task FROM tenure.task t WHERE t.queue = _family.queue AND t.id = _family.task;
         PERFORM tenure.resume_task(_now, _family.queue, task);
     END IF;
 END $$;
 
--- -> ok, entry(child, swept; name, kind, state, value, queue), toomany(most), refused, requested, unknown, more
+-- -> ok, entry(child, swept, ended; name, kind, state, value, queue), toomany(most), refused, requested, unknown, more
 CREATE FUNCTION tenure.set_entry(
     _clock bigint, _cap bigint, _queue bytea, _id bigint, _token bigint, _name bytea, _value bytea
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
@@ -512,7 +515,7 @@ BEGIN
     RETURN tenure.reply('ok');
 END $$;
 
--- Put tasks into the queue `_to` as children of a task. -> accepted(id...), entry(child, swept; name, kind, state,
+-- Put tasks into the queue `_to` as children of a task. -> accepted(id...), entry(child, swept, ended; name, kind, state,
 -- value, queue), toomany(most), refused, requested, more
 CREATE FUNCTION tenure.put_children(
     _clock bigint, _cap bigint, _queue bytea, _id bigint, _token bigint, _to bytea, _names bytea[],
@@ -585,7 +588,7 @@ BEGIN
     SELECT _id, c.name, 'child', 'unfinished', _to, c.id, family.tries
     FROM unnest(accepted._ids, known.names) c (id, name)
     ON CONFLICT ON CONSTRAINT entry_pkey DO UPDATE SET kind = excluded.kind, state = excluded.state, value = '',
-        queue = excluded.queue, child = excluded.child, swept = false, tries = excluded.tries;
+        queue = excluded.queue, child = excluded.child, swept = false, ended = 0, tries = excluded.tries;
     ids := known.ids;
     FOR i IN 1 .. cardinality(ids) LOOP
         IF ids[i] IS NULL THEN

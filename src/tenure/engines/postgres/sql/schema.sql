@@ -461,12 +461,12 @@ CREATE INDEX task_apart ON tenure.task (queue, ending, id) WHERE session = 0;
 -- The family of a task that is a child or has entries, for as long as it is unfinished or a dead letter: its place in
 -- the tree, and what it waits for. It changes under the lock of the queue of the task.
 --
--- Of `total` entries, `unfinished` are children that have not ended. Entries of tries before `born` are not there, nor
--- are entries of children that failed in a try before `tries`. A suspended task waits for the entry `awaited`, `until`
--- then (NULL: for good), or for all its children, of which a failed one cancels those whose names begin with `prefix`.
--- A task that is ending keeps its verdict in `verdict` ("retry", or the state), `result` and `ttl`. A sweep of the
--- names that begin with `swept` has come to `swept_to`. `over`: the task has ended, and its entries are to be
--- forgotten.
+-- Of `total` entries, `unfinished` are children that have not ended; `ends` children have. Entries of tries before
+-- `born` are not there, nor are entries of children that failed in a try before `tries`. A suspended task waits for the
+-- entry `awaited`, `until` then (NULL: for good), or until `rest` children are unfinished, of which a failed one cancels
+-- those whose names begin with `prefix`. A task that is ending keeps its verdict in `verdict` ("retry", or the state),
+-- `result` and `ttl`. A sweep of the names that begin with `swept` has come to `swept_to`. `over`: the task has ended,
+-- and its entries are to be forgotten.
 CREATE TABLE tenure.family (
     task bigint PRIMARY KEY,
     queue bytea NOT NULL,
@@ -476,11 +476,13 @@ CREATE TABLE tenure.family (
     depth bigint NOT NULL DEFAULT 0,
     total bigint NOT NULL DEFAULT 0,
     unfinished bigint NOT NULL DEFAULT 0,
+    ends bigint NOT NULL DEFAULT 0,
     tries bigint NOT NULL DEFAULT 0,
     born bigint NOT NULL DEFAULT 0,
     awaited bytea NOT NULL DEFAULT '',
     until bigint,
     prefix bytea NOT NULL DEFAULT '',
+    rest bigint NOT NULL DEFAULT 0,
     verdict text,
     result bytea,
     ttl bigint,
@@ -493,7 +495,7 @@ CREATE INDEX family_sweeps ON tenure.family (queue, task) WHERE sweeps;
 CREATE INDEX family_over ON tenure.family (task) WHERE over;
 
 -- An entry of a task, of the try in which it was written, or the child ended. `child` is the id of a child, NULL for a
--- value or a signal.
+-- value or a signal; `ended` is the number of its end among the ends of the task's children, 0 before it.
 CREATE TABLE tenure.entry (
     task bigint NOT NULL,
     name bytea NOT NULL,
@@ -503,6 +505,7 @@ CREATE TABLE tenure.entry (
     queue bytea,
     child bigint,
     swept boolean NOT NULL DEFAULT false,
+    ended bigint NOT NULL DEFAULT 0,
     tries bigint NOT NULL,
     PRIMARY KEY (task, name)
 ) WITH (fillfactor = 70);

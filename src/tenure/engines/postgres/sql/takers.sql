@@ -41,10 +41,12 @@ BEGIN
         _q := tenure.finish_task(_now, _q, task, _verdict, _result, _ttl, _mine.ttl);
     ELSIF task.stop IS NOT NULL THEN
         _q := tenure.finish_task(_now, _q, task, 'cancelled', '', task.stop_ttl, _mine.ttl);
-    ELSIF _verdict IN ('done', 'wait', 'wait for') THEN
+    ELSIF _verdict IN ('done', 'wait', 'wait for', 'wait for end') THEN
         PERFORM tenure.pin(_q, task.group_name, _id);
         suspended := tenure.suspend_task(_now, _q, task, CASE _verdict WHEN 'wait for' THEN _result ELSE '' END,
-            CASE _verdict WHEN 'wait' THEN _result ELSE '' END, CASE _verdict WHEN 'wait for' THEN _delay ELSE 0 END);
+            CASE _verdict WHEN 'wait' THEN _result ELSE '' END,
+            CASE _verdict WHEN 'wait for end' THEN convert_from(_result, 'UTF8')::bigint ELSE 0 END,
+            CASE _verdict WHEN 'wait for' THEN _delay ELSE 0 END);
         _q := suspended._q;
         IF NOT suspended._done THEN
             task.deliveries := task.attempts;

@@ -12,7 +12,7 @@
 -- Writes: id, newly_takeable
 
 local VERDICTS = {o = 'done', i = 'discarded', c = 'cancelled', d = 'dead', r = 'retry', p = 'postpone', g = 'give back',
-    w = 'wait', f = 'wait for', n = 'note', a = 'alone'}
+    w = 'wait', f = 'wait for', e = 'wait for end', n = 'note', a = 'alone'}
 
 local session, n, name = ARGV[3], ARGV[4], ARGV[5]
 local object = name .. ':exchange'
@@ -66,7 +66,7 @@ aging = tonumber(aging)
 
 -- What follows a verdict: `after_verdict` in engine/_rules.py.
 local function settle_task(task, verdict, time, result)
-    if task.kin or verdict == 'wait' or verdict == 'wait for' then
+    if task.kin or sub(verdict, 1, 4) == 'wait' then
         write_endings()
         return families().settle(queue, task, verdict, time, result, ttl)
     elseif verdict ~= 'done' and is_late(task) then

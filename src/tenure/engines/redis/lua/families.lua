@@ -3,10 +3,11 @@
 --
 -- A task that is a child or has entries has the field `kin`: "1"; or "suspended" or "ending", and its id is in the sorted
 -- set `suspended` or `ending` of the queue then, by id. `<queue>:<id>:family` is a hash: see FIELDS; and for each entry ":"
--- and its name, what `write_entry` packs. Of `total` entries `unfinished` are children that have not ended. Entries of
--- tries before `born` are not there, nor are entries of children that failed in a try before `tries`. `<queue>:<id>:names`
--- is a sorted set, all scores are 0: "n" and the name of each entry, "u" and the name of each unfinished child, "f", the try
--- as 8 digits and the name of each child that has failed. Of the shard: `sweeping`, a sorted set of the families that are
+-- and its name, what `write_entry` packs. Of `total` entries `unfinished` are children that have not ended; `ends`
+-- children have. A task may wait until `rest` children are unfinished. Entries of tries before `born` are not there, nor are
+-- entries of children that failed in a try before `tries`. `<queue>:<id>:names` is a sorted set, all scores are 0: "n" and
+-- the name of each entry, "u" and the name of each unfinished child, "f", the try as 8 digits and the name of each child
+-- that has failed. Of the shard: `sweeping`, a sorted set of the families that are
 -- being swept, the queue, a zero byte and the id, all scores are 0; `timeouts`, one of the families that wait.
 --
 -- The caller has written what it gathered.
@@ -17,10 +18,10 @@
 -- `timed`: 1 if the task waits until a time; `since`: since when it is ready, kept while it is in no order; `ending`, `result`
 -- and `ttl`: a verdict that is kept; `swept`, `swept_to`: which names are swept, and how far.
 local FIELDS = {
-    'parent', 'depth', 'total', 'unfinished', 'tries', 'born', 'parent_queue', 'name', 'awaited', 'prefix', 'timed', 'ending',
-    'result', 'ttl', 'since', 'swept', 'swept_to',
+    'parent', 'depth', 'total', 'unfinished', 'tries', 'born', 'ends', 'rest', 'parent_queue', 'name', 'awaited', 'prefix', 'timed',
+    'ending', 'result', 'ttl', 'since', 'swept', 'swept_to',
 }
-local COUNTS = 6 -- the first of them are numbers
+local COUNTS = 8 -- the first of them are numbers
 local EXPIRED_TTL = 3600e6
 local SWEEP_STEPS, SWEEP_PAUSE = 8, 10000 -- as in engine/_families.py
 local open, by_queue, current = {}, {}, nil -- queues by name, `newly_takeable` of each, and the queue that it is of now
@@ -111,20 +112,20 @@ local function is_failed(entry)
     return entry[2] == 'child' and entry[3] ~= 'unfinished' and entry[3] ~= 'done'
 end
 
--- An entry of a family as it is shown: {name, kind, state, value, queue and id of a child, 1 if it was swept}, and its try;
--- and whether it is there. Nothing if it never was.
+-- An entry of a family as it is shown: {name, kind, state, value, queue and id of a child, 1 if it was swept, the number
+-- of its end}, and its try; and whether it is there. Nothing if it never was.
 local function read_entry(family, name)
     local packed = call('HGET', family.key, ':' .. name)
     if packed then
-        local kind, state, value, queue, child, swept, try = cmsgpack.unpack(packed)
-        local entry = {name, kind, state, value, queue, child, swept, try = try}
+        local kind, state, value, queue, child, swept, ended, try = cmsgpack.unpack(packed)
+        local entry = {name, kind, state, value, queue, child, swept, ended, try = try}
         return entry, try >= family.born and (not is_failed(entry) or try == family.tries)
     end
 end
 
 local function write_entry(family, entry)
-    local _, kind, state, value, queue, child, swept = unpack(entry)
-    call('HSET', family.key, ':' .. entry[1], cmsgpack.pack(kind, state, value, queue, child, swept, entry.try))
+    local _, kind, state, value, queue, child, swept, ended = unpack(entry)
+    call('HSET', family.key, ':' .. entry[1], cmsgpack.pack(kind, state, value, queue, child, swept, ended, entry.try))
 end
 
 local function failed_name(entry)
@@ -323,19 +324,19 @@ local function tell(child, state, result)
     local queue = queue_of(child.parent_queue)
     local family = read_family(queue, digits(child.parent))
     local entry = read_entry(family, child.name)
-    entry[3], entry[4], entry.try = state, result, family.tries
+    entry[3], entry[4], entry[8], entry.try = state, result, family.ends + 1, family.tries
     write_entry(family, entry)
     call('ZREM', family.names, 'u' .. child.name)
     local failed = is_failed(entry)
     if failed then
         call('ZADD', family.names, 0, failed_name(entry))
     end
-    update(family, {unfinished = family.unfinished - 1})
+    update(family, {unfinished = family.unfinished - 1, ends = family.ends + 1})
     local task = read_task(queue, family.id)
     if task.kin == 'ending' and family.unfinished == 0 then
         apply(family, task)
     elseif task.kin == 'suspended' and family.awaited == '' then
-        if family.unfinished == 0 then
+        if family.unfinished <= family.rest then
             wake(family)
         elseif failed and family.prefix ~= '' and sub(child.name, 1, #family.prefix) == family.prefix then
             sweep_failed(family)
@@ -428,16 +429,16 @@ end
 -- settling
 
 -- Suspend a task that is in no order; false if nothing is missing that it waits for.
-local function wait(queue, task, awaited, prefix, timeout)
+local function wait(queue, task, awaited, prefix, rest, timeout)
     if awaited == '' and not task.kin then
         return false
     end
     local family = family_of(queue, task)
     local _, is_there = read_entry(family, awaited)
-    if awaited ~= '' and is_there or awaited == '' and family.unfinished == 0 then
+    if awaited ~= '' and is_there or awaited == '' and family.unfinished <= rest then
         return false
     end
-    update(family, {awaited = awaited, prefix = prefix, since = task.since})
+    update(family, {awaited = awaited, prefix = prefix, rest = rest, since = task.since})
     set_apart(queue, task, 'suspended')
     if timeout ~= 0 then
         set_timeout(family, now + timeout)
@@ -478,9 +479,10 @@ local function settle(queue, task, verdict, time, result, session_ttl)
     if not follows.state and verdict ~= 'give back' and verdict ~= 'done' and task.group ~= '' then
         groups().pin(queue, task)
     end
-    local waits = not follows.state and (verdict == 'wait' or verdict == 'wait for' or verdict == 'done')
+    local waits = not follows.state and (sub(verdict, 1, 4) == 'wait' or verdict == 'done')
+    local rest = verdict == 'wait for end' and tonumber(result) or 0
     local awaited, prefix = verdict == 'wait for' and result or '', verdict == 'wait' and result or ''
-    if not waits or not wait(queue, task, awaited, prefix, verdict == 'wait for' and time or 0) then
+    if not waits or not wait(queue, task, awaited, prefix, rest, verdict == 'wait for' and time or 0) then
         settle_so(queue, task, follows, session_ttl)
     end
 end
@@ -490,7 +492,7 @@ end
 -- Keep a value or a signal, and wake the task if it waits for that.
 local function add_value(family, name, kind, state, value)
     update(family, {total = family.total + 1})
-    add_entry(family, read_entry(family, name), {name, kind, state, value, '', 0, 0})
+    add_entry(family, read_entry(family, name), {name, kind, state, value, '', 0, 0, 0})
     if name ~= '' and family.awaited == name then
         wake(family)
     end

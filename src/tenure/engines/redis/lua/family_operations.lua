@@ -78,7 +78,7 @@ function operations.put_children(name)
     for i = 9, #ARGV, 7 do
         if not ids[i] then
             ids[i] = put_child(family, to, tonumber(new_token()), task.deadline, unpack(ARGV, i, i + 6))
-            F.add_entry(family, former[i], {ARGV[i], 'child', 'unfinished', '', to.name, ids[i], 0})
+            F.add_entry(family, former[i], {ARGV[i], 'child', 'unfinished', '', to.name, ids[i], 0, 0})
         end
         answer[#answer + 1] = ids[i]
     end
