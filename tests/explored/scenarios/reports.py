@@ -220,7 +220,7 @@ async def what_the_listeners_of_a_breaker_raise_is_reported():
     def matches(error):
         return witness.fails() if len(witness.raised) == 1 else True
 
-    breaker = CircuitBreaker(window=2, min_calls=2, open_seconds=0.05, record=matches, observer=witness)
+    breaker = CircuitBreaker(window=2, min_calls=2, open_seconds=0.05, record=matches)
     breaker.on_change(lambda old, new: witness.fails())
 
     async def caller():
