@@ -156,6 +156,7 @@ WAITS = {
     *(
         "shared.Children.__aenter__",
         "shared.Children.__aexit__",
+        "shared.Children.ended",
         "shared.Children.put",
         "shared.Children.put_many",
     ),

@@ -21,9 +21,11 @@ RETRY = Retry(attempts=2, backoff=0.05, jitter=0)
 class Tree:
     """Handlers of a tree: each payload is a name, its tasks a part of it longer."""
 
-    def __init__(self, shape, fails=()):
+    def __init__(self, shape, fails=(), *, passes=False):
         self.shape = shape
         self.fails = fails
+        self.passes = passes
+        self.passed = []
         self.history = History(clock=anyio.current_time)
         self.done = Counter()
 
@@ -37,6 +39,8 @@ class Tree:
                 if names:
                     await children.put(names[0], "first")
                     await children.put_many([Item(other) for other in names[1:]])
+                if self.passes:
+                    self.passed.append([child.result[0] async for child in children.ended()])
             if name in self.fails:
                 raise KeyError(name)
             self.done[name] += 1
@@ -81,6 +85,27 @@ async def a_tree_is_worked_off_whichever_worker_is_cancelled(world):
         assert results == [["a", ["a/b", ["a/b/d"]], ["a/c"]]]
         assert structured(tree.history, whole=False).ended == 1
         await all_is_done(queue, store, elsewhere, done=4, put=4)
+
+
+@on_every_engine("shared.Children.ended")
+async def children_are_passed_as_they_end_whichever_worker_is_cancelled(world):
+    async with world.open() as store:
+        queue, tree = WorkQueue(store, "q", retry=RETRY), Tree({"a": "bcd"}, passes=True)
+        worker, dying = (Worker(queue, tree.handle, concurrency=1) for _ in range(2))
+
+        async def victim():
+            with cancellable():
+                await dying.run()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(victim)
+            group.start_soon(worker.run)
+            await tree.watch(queue, await queue.put("a"), "a")
+            for one in (worker, dying):
+                group.start_soon(one.drain)
+        assert sorted(max(tree.passed, key=len)) == ["a/b", "a/c", "a/d"]
+        assert structured(tree.history, whole=False).ended == 1
+        await all_is_done(queue, store, done=4, put=4)
 
 
 @on_every_engine("shared.Task.children", "shared.Children.put_many")

@@ -18,8 +18,8 @@
 -- `timed`: 1 if the task waits until a time; `since`: since when it is ready, kept while it is in no order; `ending`, `result`
 -- and `ttl`: a verdict that is kept; `swept`, `swept_to`: which names are swept, and how far.
 local FIELDS = {
-    'parent', 'depth', 'total', 'unfinished', 'tries', 'born', 'ends', 'rest', 'parent_queue', 'name', 'awaited', 'prefix', 'timed',
-    'ending', 'result', 'ttl', 'since', 'swept', 'swept_to',
+    'parent', 'depth', 'total', 'unfinished', 'tries', 'born', 'ends', 'rest', 'parent_queue', 'name', 'awaited', 'prefix',
+    'timed', 'ending', 'result', 'ttl', 'since', 'swept', 'swept_to',
 }
 local COUNTS = 8 -- the first of them are numbers
 local EXPIRED_TTL = 3600e6
