@@ -1,8 +1,9 @@
-"""The Redis scripts as luacheck sees them, and the files that they are made of: each says what it needs of the others.
+"""The modules of the Redis scripts: each names what it needs, and shows only what others need of it.
 
-    python tests/engines/test_redis_lua.py    # write the lines "Reads:" and "Writes:" of all files anew
+luacheck reads each module as plain Lua, so it finds a name of another module that the file has not by `require`, a
+`require` for nothing, and a local that hides a module. The linker refuses a name that a module does not export.
 
-Needs luacheck (Debian: lua-check); without it the tests are skipped.
+Needs luacheck (Debian: lua-check); without it the tests that run it are skipped.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import textwrap
 from collections import Counter
 from pathlib import Path
 
@@ -21,93 +21,78 @@ from tenure.engines.redis import _scripts
 
 ROOT = Path(__file__).parents[2]
 LUA = Path(_scripts.__file__).parent / "lua"
-FILES = sorted(LUA.glob("*.lua"))
-FINDING = re.compile(r".*?:(\d+):\d+: \(([WE]\d+)\) (.*)")
-MADE = re.compile(r"^local (?:function )?([\w, ]+?)(?: =|\(|$| --)", re.MULTILINE)
-HEADER = re.compile(r"^-- (Reads|Writes): (.*(?:\n--     .*)*)\n", re.MULTILINE)
+NAMES = sorted(path.stem for path in LUA.glob("*.lua"))
+MODULES = [name for name in NAMES if name not in (*_scripts.SCRIPTS, "prelude")]
 LUACHECK = shutil.which("luacheck")
+FINDING = re.compile(r".*?:\d+:\d+: (\([WE]\d+\) .*)")
+ASSIGNED = re.compile(r"^ .*?\b(\w+)\.\w+(?:, [\w.]+)* = ", re.MULTILINE)
 
-pytestmark = pytest.mark.skipif(LUACHECK is None, reason=NO_LUACHECK)
-
-
-def made_by(text):
-    """The names that a text makes for the texts behind it."""
-    return {name for names in MADE.findall(text) for name in names.split(", ")}
-
-
-PRELUDE = made_by((LUA / "prelude.lua").read_text("utf-8")) if FILES else set()
-"""The names that each script has: no file says that it reads them."""
+needs_luacheck = pytest.mark.skipif(LUACHECK is None, reason=NO_LUACHECK)
 
 
 def luacheck(source, *options):
-    """What luacheck finds: number of the line, code, and text."""
+    """What luacheck finds: code and text."""
     fixed = ("-", "--config", ROOT / ".ci/luacheckrc", "--codes", "--formatter", "plain")
     said = subprocess.run(
         (LUACHECK, *fixed, *options), input=source, capture_output=True, text=True, check=False
     )
     assert said.returncode in (0, 1), said.stdout + said.stderr
-    return [(int(line), code, text) for line, code, text in FINDING.findall(said.stdout)]
+    return FINDING.findall(said.stdout)
 
 
-def needs_of(path):
-    """The names that a file reads, and those that it changes, of the files before it."""
-    if path.stem in ("prelude", "probe"):
-        return {}
-    needs = {"Reads": set(), "Writes": set()}
-    for _, code, text in luacheck(_scripts.text_of(path.stem), "--only", "11[123]", "631"):
-        assert code != "W631", text
-        name = re.search("'(.*?)'", text)[1]
-        needs["Reads" if code == "W113" else "Writes"].add(name)
-    needs["Reads"] -= PRELUDE | needs["Writes"]
-    return {kind: names for kind, names in needs.items() if names}
+@needs_luacheck
+@pytest.mark.parametrize("name", NAMES)
+def test_a_module_uses_what_it_names_and_nothing_else(name):
+    options = {"prelude": ("--no-unused",), "probe": ("--globals", "COMMANDS")}.get(name, ())
+    assert luacheck(_scripts.text_of(name), *options) == []
 
 
-def header_of(path):
-    """What a file says that it needs."""
-    found = HEADER.findall(path.read_text("utf-8"))
-    return {kind: {name.strip("- \n") for name in names.split(",")} for kind, names in found}
+@needs_luacheck
+@pytest.mark.parametrize("name", _scripts.SCRIPTS)
+def test_a_script_is_sound_as_it_is_linked(name):
+    assert luacheck(_scripts.script(name).source.decode(), "--only", "0", "1") == []
 
 
-def write_header(path):
-    """Bring the lines "Reads:" and "Writes:" up to date, which end the comment that the file begins with."""
-    text = HEADER.sub("", path.read_text("utf-8"))
-    lines = text.splitlines(keepends=True)
-    end = next(i for i, line in enumerate(lines) if not line.startswith("--"))
-    needs = [
-        textwrap.fill(f"-- {kind}: {', '.join(sorted(names))}", 115, subsequent_indent="--     ") + "\n"
-        for kind, names in sorted(needs_of(path).items())
-    ]
-    path.write_text("".join([*lines[:end], *needs, *lines[end:]]), "utf-8")
+@needs_luacheck
+def test_a_name_of_another_module_is_found():
+    text = _scripts.text_of("producers")
+    planted = text.replace("\nreturn producers\n", "\nread_task(find_none)\nreturn producers\n")
+    found = luacheck(planted)
+    assert [finding.split("'")[1] for finding in found] == ["read_task", "find_none"]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_file_says_what_it_reads_and_writes_of_the_files_before_it(path):
-    assert header_of(path) == needs_of(path), f"python {Path(__file__).relative_to(ROOT)} writes these lines"
+def test_a_name_that_a_module_does_not_export_is_refused(monkeypatch):
+    exports = _scripts.exports_of
+    monkeypatch.setattr(_scripts, "exports_of", lambda name: {*exports(name)} - {"read_queue"})
+    with pytest.raises(LookupError, match="queues exports no read_queue"):
+        _scripts.source_of("exchange")
 
 
-def test_luacheck_finds_nothing_in_the_scripts():
-    unused, has, found = Counter(), Counter(), []
-    for name in _scripts._PARTS:
-        source = _scripts.script(name).source.decode()
-        has.update(made_by(source))
-        lines = source.splitlines()
-        for number, code, text in luacheck(source, "--no-max-line-length"):
-            at_top = lines[number - 1].startswith("local ")
-            if code in ("W211", "W231") and at_top:
-                unused[re.search("'(.*?)'", text)[1]] += 1  # another script may use it
-            else:
-                found.append(f"{name}: {lines[number - 1].strip()}: {text}")
-    found += [f"no script uses {name}" for name, count in unused.items() if count == has[name]]
-    assert found == []
+def test_each_name_that_a_module_exports_is_needed_by_another():
+    texts = {name: _scripts.text_of(name) for name in NAMES}
+    for name in MODULES:
+        used = re.compile(rf"(?:\b{name}|require\('{name}'\))\.(\w+)")
+        others = {found for other, text in texts.items() if other != name for found in used.findall(text)}
+        assert set(_scripts.exports_of(name)) - others == set(), name
 
 
-def test_a_planted_fault_is_found():
-    source = _scripts.script("release").source.decode()
-    assert luacheck(source) == []
-    broken = source.replace("local KEY, HOLDER =", "local KEY =", 1)
-    assert "W113" in {code for _, code, _ in luacheck(broken)}
+def test_each_module_is_in_a_script_and_in_none_twice():
+    seen = set()
+    for script in _scripts.SCRIPTS:
+        declared = re.findall(
+            r"^local (\w+__\w+(?:, \w+)*)$", _scripts.source_of(script).decode(), re.MULTILINE
+        )
+        names = Counter(name.partition("__")[0] for line in declared for name in set(line.split(", ")))
+        once = {name: len(_scripts.exports_of(name)) for name in names}
+        assert dict(names) == once or script == "acquire", script  # which makes one in each of two blocks
+        seen |= names.keys()
+    assert seen == {name for name in MODULES if _scripts.exports_of(name)}
 
 
-if __name__ == "__main__":
-    for file in FILES:
-        write_header(file)
+def test_what_a_module_that_is_made_late_exports_does_not_change():
+    """Others see it in a table that is made once."""
+    sources = [_scripts.source_of(script).decode() for script in _scripts.SCRIPTS]
+    late = {name for text in sources for name in re.findall(r"^make_(\w+) = ", text, re.MULTILINE)}
+    assert len(late) > 5
+    for name in NAMES:
+        assert late.isdisjoint(ASSIGNED.findall(_scripts.text_of(name))), name

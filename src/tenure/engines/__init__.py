@@ -8,7 +8,7 @@ a Redis server, in PL/pgSQL in a PostgreSQL database. One name means one rule in
 |------------------------|----------------------------------------------------------------------------------------|
 | `rules/`               | the rules in Python, over tables that an engine supplies: the readable reference       |
 | `memory/`, `sqlite/`   | the tables; tasks as `rules/_rows.py` has them: `memory/_tasks.py`, `sqlite/_tasks.py` |
-| `redis/lua/`           | the scripts; `redis/_scripts.py` puts them together, `redis/_operations.py` calls them |
+| `redis/lua/`           | the scripts; `redis/_scripts.py` links their modules, `redis/_operations.py` calls them |
 | `postgres/sql/`        | the functions; `postgres/_schema.py` makes them, `postgres/_operations.py` calls them  |
 
 The moves that every operation makes
@@ -17,16 +17,16 @@ The moves that every operation makes
 A cell is a file, and what to look for in it::
 
     move                          rule                          redis/lua                        postgres/sql
-    what is due comes first       memory/__init__ _clear_up     check                            state is_due
+    what is due comes first       memory/__init__ _clear_up     numbers                          state is_due
     enter: session, object, time  rules/_state session          numbers                          state enter_object
     a reply from the cache        rules/_state cached_reply     replies cached_reply             state cached_reply
     act                           the method, the script, the function below
-    serve the line of holders     rules/_holds _serve           serve_line serve_line            holds serve_line
+    serve the line of holders     rules/_holds _serve           hold_line serve_line             holds serve_line
         of claimers               rules/_claims _offer          claims offer_resource            claims update_resource
         of producers              rules/_room admit             producers admit                  tasks admit_producers
         of takers                 rules/_takers offer           takers offer_tasks               tasks offer_tasks
     hint a process                rules/_state hint             session_items hint               state hint
-    hint those that watch         rules/_state notify_watchers  notify_watchers notify_watchers  state notify_watchers
+    hint those that watch         rules/_state notify_watchers  watchers notify_watchers         state notify_watchers
     the reply into the cache      rules/_state cache_reply      replies cache_reply              state cache_reply
     clear up, step by step        rules/_sessions end_expired   sweep                            sweep sweep
 

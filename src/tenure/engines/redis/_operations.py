@@ -13,24 +13,24 @@ from ._scans import PAGES, page, scan
 from ._tasks import configure, configured, exchange, exchanged, move, put, put_answer, put_children
 
 _SCRIPTS: dict[type[e.Operation[Any]], tuple[str, str]] = {
-    e.AddResource: ("claims add_resource", "ok"),
+    e.AddResource: ("claim_operations add_resource", "ok"),
     e.Ask: ("holds ask", "asked gone"),
     e.BreakHold: ("holds break_hold", "ok refused"),
-    e.Claim: ("claims claim", "claimed queued refused gone"),
+    e.Claim: ("claim_operations claim", "claimed queued refused gone"),
     e.CloseSession: ("sweep", "ok gone"),
     e.Count: ("records count", "counts gone"),
-    e.EditClaim: ("claims edit_claim", "ok refused"),
+    e.EditClaim: ("claim_operations edit_claim", "ok refused"),
     e.GetResult: ("records get_result", "outcome unfinished unknown gone"),
-    e.GiveBack: ("claims give_back", "released left unknown"),
+    e.GiveBack: ("claim_operations give_back", "released left unknown"),
     e.HoldOff: ("rates hold_off", "ok gone"),
     e.Leave: ("records leave", "left released unknown"),
     e.OpenSession: ("sessions open_session", "ok"),
     e.Ping: ("sessions ping", "ok"),
     e.Progress: ("records progress", "ok refused requested"),
-    e.RemoveResource: ("claims remove_resource", "ok unknown"),
+    e.RemoveResource: ("claim_operations remove_resource", "ok unknown"),
     e.RenewSession: ("sessions renew_session", "ok gone"),
     e.Resize: ("holds resize", "ok refused"),
-    e.SetEntry: ("families set_entry", "ok entry toomany refused requested unknown"),
+    e.SetEntry: ("family_operations set_entry", "ok entry toomany refused requested unknown"),
     e.SetPaused: ("records set_paused", "ok"),
     e.SetValue: ("holds set_value", "ok refused"),
 }
@@ -57,7 +57,7 @@ CODECS: Codecs = {
     # the two that carry many tasks: their scripts read and return flat lists
     e.Put: codec("put", "put gone", e.Put, arguments=put, answer=put_answer),
     e.PutChildren: codec(
-        "families", "accepted entry toomany refused requested", e.PutChildren, arguments=put_children
+        "family_operations", "accepted entry toomany refused requested", e.PutChildren, arguments=put_children
     ),
     e.Exchange: codec("exchange", "exchanged gone", e.Exchange, arguments=exchange, answer=exchanged),
 }

@@ -1,4 +1,14 @@
-"""The scripts, put together of the files in `lua/`."""
+"""The scripts, linked of the modules in `lua/`.
+
+A script is a module that needs others: `local queues = require('queues')`. The linker puts their texts before it, each
+in a block, and makes a local of each name that a module exports: `queues.read` becomes `queues__read`. What a module
+does not export stays in its block. Tables of functions would cost the server more, since a script makes everything anew
+each time it runs.
+
+Making a function costs as much as a small command. So `require('order').enqueue(task)` makes the functions of `order`,
+and of what `order` alone needs, when the script first comes to such a line; `package.loaded.order` says whether it did.
+A module that is needed within a block of a script is made there.
+"""
 
 from __future__ import annotations
 
@@ -8,74 +18,21 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import NamedTuple
 
-
-class Module(NamedTuple):
-    """Functions that a script makes together, when it first needs one of them: `cold().admit(queue)`.
-
-    A script makes its functions anew each time it runs, and making one costs as much as a small command. `groups(true)`
-    makes the `first` part only, which the others know as `made_alone`: as a module of its own it would be an expense of
-    scripts that need neither.
-    """
-
-    name: str
-    parts: tuple[str, ...]
-    first: str = ""
-
-
-_START = ("prelude", "numbers", "check")
-_SESSIONS = ("cap", "step", "time", "notify_watchers", "detach", "session_items", "save_numbers")
-_OBJECTS = (*_START, *_SESSIONS, "operations")
-_GROUPS = (Module("groups", ("groups",), "alone"), Module("paces", ("paces",)))
-_COLD = ("order", "group_lines", "producers")
-_HOT = (
-    *(
-        *_START,
-        "cap",
-        "save_numbers",
-        "replies",
-        "queue",
-        "detach",
-        "takers",
-        "tasks",
-        *_GROUPS,
-        "save_queue",
-    ),
-    Module("cold", ("notify_watchers", "session_items", *_COLD)),
+SCRIPTS = (
+    *("probe", "sessions", "acquire", "release", "holds", "claim_operations", "rates"),
+    *("put", "exchange", "records", "family_operations", "scan", "sweep"),
 )
-_ADMINISTRATION = (
-    *("due", "queue", "takers", "tasks", *_GROUPS, "save_queue", "endings", "dead_letters"),
-    *(Module("cold", _COLD), Module("families", ("families",))),
-)
-_LISTS = (*_ADMINISTRATION, "keys", "task_lists")
+"""The modules that are scripts."""
 
-_PARTS: dict[str, tuple[str | Module, ...]] = {
-    "probe": ("probe",),
-    "sessions": (*_START, "due", "sessions"),
-    "acquire": ("prelude", "acquire"),
-    "release": ("prelude", "release"),
-    "holds": (*_OBJECTS, "serve_line", "serve_key", "remove_hold", "holds", "dispatch"),
-    "claims": (*_OBJECTS, "claims", "claim_operations", "dispatch"),
-    "rates": (*_START, "replies", "rates"),
-    "put": (
-        *_HOT,
-        Module("families", ("step", "due", "endings", "families")),
-        Module("keys", ("keys",)),
-        "put",
-    ),
-    "exchange": (*_HOT, "endings", Module("families", ("step", "due", "families")), "exchange"),
-    "records": (*_OBJECTS, *_LISTS, "records", "dispatch"),
-    "families": (*_OBJECTS, *_ADMINISTRATION, "family_operations", "dispatch"),
-    "scan": (*_OBJECTS, "claims", *_LISTS, "task_pages", "survey", "scan", "dispatch"),
-    "sweep": (
-        *("prelude", "numbers", *_SESSIONS),
-        *("serve_line", "serve_key", "remove_hold", "claims", *_ADMINISTRATION, "sweep"),
-    ),
-}
-"""The parts of each script, in their order: files in `lua/`, and modules of such files."""
+_Names = dict[str, None]  # in an order
 
 _call = re.compile(r"\bcall\('([A-Z]+)'")
-_include = re.compile(r"^ *-- include (\w+)$", re.MULTILINE)
-_made = re.compile(r"^local (?:function )?(\w+)\b", re.MULTILINE)
+_need = re.compile(r"^( *)(?:local \w+ = )?require\('(\w+)'\)\n", re.MULTILINE)
+_late = re.compile(r"\brequire\('(\w+)'\)\.")
+_word = re.compile(
+    r"--.*|package\.loaded\.(?P<loaded>\w+)"
+    r"|(?:require\('(?P<late>\w+)'\)|(?<![\w.])(?P<module>\w+))\.(?P<name>\w+)|'(?:\\.|[^'\\])*'"
+)
 
 
 class Script(NamedTuple):
@@ -97,65 +54,151 @@ def script(name: str) -> Script:
 
 def _commands() -> list[str]:
     """The commands that the scripts call, apart from PUBLISH or SPUBLISH."""
-    text = b"".join(source_of(name) for name in _PARTS if name != "probe").decode()
+    text = b"".join(source_of(name) for name in SCRIPTS if name != "probe").decode()
     return sorted(set(_call.findall(text)))
 
 
 def source_of(name: str) -> bytes:
-    """The text of a script; a line `-- include NAME` stands for another file."""
-    modules = [part for part in _PARTS[name] if isinstance(part, Module)]
-    texts = [_text(part) for part in _PARTS[name]]
-    firsts = [text_of(module.first) for module in modules if module.first]
-    used = set(re.findall(r"\.(\w+)", "\n".join((*texts, *firsts))))
-    declared = [f"local {', '.join(module.name for module in modules)}"] if modules else []
-    made = [
-        _module(part, text, used) if isinstance(part, Module) else text
-        for part, text in zip(_PARTS[name], texts, strict=True)
-    ]
-    if "check" in _PARTS[name]:
-        # A function that uses a variable of the function around it finds it among all such variables, one after the
-        # other. The variables of the next function outside are found at once, and these are used most.
-        begins = _PARTS[name].index("check") + 1
-        made[begins:] = ["return (function()", *made[begins:], "end)()"]
-    return "\n".join((*declared, *made)).encode()
+    """The text of a script."""
+    return (text_of(name) if name == "probe" else _Linker(name).linked()).encode()
 
 
-def _text(part: str | Module) -> str:
-    return text_of(part) if isinstance(part, str) else "\n".join(map(text_of, part.parts))
-
-
+@cache
 def text_of(name: str) -> str:
-    """The text of a file in `lua/`, with those that it includes."""
-    text = (files(__spec__.parent) / "lua" / f"{name}.lua").read_text(encoding="utf-8")
-    return _include.sub(lambda found: text_of(found[1]), text)
+    """The text of a module."""
+    return (files(__spec__.parent) / "lua" / f"{name}.lua").read_text(encoding="utf-8")
 
 
-def _module(module: Module, text: str, used: set[str]) -> str:
-    """The function of a module: it returns a table of those functions that the script uses elsewhere."""
-    tables, made = f"made_{module.name}", _making(module.name, text, used)
-    if module.first:
-        tables += f", made_{module.first}"
-        first = _making(module.first, text_of(module.first), used)
-        made = f"{first}\nif is_first then return made_{module.first} end\n{made}"
-    return f"""local {tables}
-{module.name} = function({"is_first" if module.first else ""})
-{made}
-    return made_{module.name}
+@cache
+def exports_of(name: str) -> tuple[str, ...]:
+    """The names that a module exports."""
+    made = re.findall(rf"^(?:function )?({name}\.\w[^=(\n]*)(?: =|\()", text_of(name), re.MULTILINE)
+    return tuple(re.findall(rf"\b{name}\.(\w+)", " ".join(made)))
+
+
+@cache
+def _needs_of(name: str) -> list[str]:
+    return [needed for indent, needed in _need.findall(text_of(name)) if not indent]
+
+
+@cache
+def _late_of(name: str) -> set[str]:
+    return set(_late.findall(text_of(name)))
+
+
+@cache
+def _words_of(name: str) -> tuple[str, list[re.Match[str]], list[re.Match[str]]]:
+    """The text of a module without its table; the modules that it needs; what it uses and exports."""
+    text = text_of(name).replace(f"\nlocal {name} = {{}}\n", "\n", 1).removesuffix(f"return {name}\n")
+    needs = [*_need.finditer(text)]
+    known = {None, name, *(need[2] for need in needs)}
+    return (
+        text,
+        needs,
+        [word for word in _word.finditer(text) if word["module"] in known and word[0][0] not in "-'"],
+    )
+
+
+def _with_needs(names: list[str], known: _Names) -> _Names:
+    """These modules, each behind those that it needs, without those that are known."""
+    found: _Names = {}
+    for name in names:
+        if name not in known and name not in found:
+            found |= _with_needs(_needs_of(name), known | found)
+            found[name] = None
+    return found
+
+
+class _Linker:
+    """Links a script."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._at_once = _with_needs(_needs_of(name), {})
+        self._late: dict[str, _Names] = {}
+        """The modules that are made late, and for each what is made within it."""
+        while new := self._wanted_late() - self._late.keys():
+            self._late |= {late: {} for late in sorted(new)}
+            known = self._at_once | dict.fromkeys(self._late)
+            self._late = {late: _with_needs(_needs_of(late), known) for late in self._late}
+        self._shown: dict[str, _Names] = {late: {} for late in self._late}
+        """The names of each that others use."""
+
+    def _wanted_late(self) -> set[str]:
+        inner = [name for names in self._late.values() for name in names]
+        asked = set[str]().union(*map(_late_of, (self._name, *self._at_once, *self._late, *inner)))
+        return asked - self._at_once.keys() | {name for name in inner if inner.count(name) > 1}
+
+    def linked(self) -> str:
+        """The text of the script."""
+        begin = next((need.start() for need in _need.finditer(text_of(self._name)) if not need[1]), 0)
+        first = _with_needs(["numbers"], {}) if "numbers" in self._at_once else {}
+        others = {name: None for name in self._at_once if name not in first}
+        made = [
+            self._blocks(others),
+            *(self._blocks({**inner, late: None}) for late, inner in self._late.items()),
+        ]
+        script = self._flat(self._name, {})
+        parts = [script[:begin], made[0], *map(self._maker, self._late, made[1:]), script[begin:]]
+        if first:
+            # A function that uses a variable of the function around it finds it among all such variables, one after the
+            # other. The variables of the next function outside are found at once, and these are used most.
+            parts = [self._blocks(first), "return (function()", *parts, "end)()"]
+        if self._late:
+            parts.insert(0, f"local {', '.join(f'make_{late}, made_{late}' for late in self._late)}")
+        return "\n".join((text_of("prelude"), *parts))
+
+    def _blocks(self, names: _Names) -> str:
+        """The locals for the exports of these modules, and each of the modules in a block."""
+        exports = [f"{name}__{export}" for name in names for export in exports_of(name)]
+        declared = [f"local {', '.join(exports)}"] if exports else []
+        return "\n".join((*declared, *(f"do\n{self._flat(name, names)}end" for name in names)))
+
+    def _maker(self, late: str, blocks: str) -> str:
+        """The function that makes a module: it returns a table of what the script uses of it."""
+        shown = ", ".join(f"{name} = {late}__{name}" for name in self._shown[late])
+        return f"""make_{late} = function()
+    if not made_{late} then
+{blocks}
+        made_{late} = {{{shown}}}
+    end
+    return made_{late}
 end"""
 
+    def _flat(self, of: str, near: _Names) -> str:
+        """The text of a module with locals in place of what modules export, or with fields of tables if it is late."""
+        text, needs, words = _words_of(of)
+        around = self._at_once | near
+        within = _with_needs([need[2] for need in needs], around | dict.fromkeys(self._late))
 
-def _making(name: str, text: str, used: set[str]) -> str:
-    """The statement that makes a table of the functions of a text, unless it was made."""
-    shown = ", ".join(f"{made} = {made}" for made in _made.findall(text) if made in used)
-    return f"""    if not made_{name} then
-{text}
-        made_{name} = {{{shown}}}
-    end"""
+        def written(word: re.Match[str]) -> str:
+            module, name = word["late"] or word["module"], word["name"]
+            if word["loaded"]:
+                return f"made_{word['loaded']}"
+            if name not in exports_of(module):
+                raise LookupError(f"{module} exports no {name}")
+            if module in around or module in within:
+                return f"{module}__{name}"
+            self._shown[module][name] = None
+            return f"make_{module}().{name}" if word["late"] else word[0]
+
+        def placed(need: re.Match[str]) -> str:
+            indent, name = need.groups()
+            if name in self._late:
+                return f"{indent}local {name} = make_{name}()\n"
+            return "" if name in around else self._blocks(_with_needs([name], around)) + "\n"
+
+        changes = [(need, placed(need)) for need in needs] + [(word, written(word)) for word in words]
+        parts, end = list[str](), 0
+        for found, new in sorted(changes, key=lambda change: change[0].start()):
+            parts += text[end : found.start()], new
+            end = found.end()
+        return "".join((*parts, text[end:]))
 
 
 def all_scripts() -> list[Script]:
     """Every script there is."""
-    return [script(name) for name in _PARTS]
+    return [script(name) for name in SCRIPTS]
 
 
 def loads() -> list[tuple[str, str, bytes]]:

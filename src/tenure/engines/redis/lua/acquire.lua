@@ -56,9 +56,8 @@ if not free then
     end
     call('HSET', P .. 'state', 'id', id)
     if weight == '0' then
-        -- include notify_watchers
-        -- include gather
-        return gather(place, shard[3] or '0000000000000000', shard[2] - NOW)
+        local meetings = require('meetings')
+        return meetings.gather(key, holder, capacity, place, shard[3] or '0000000000000000', shard[2] - NOW)
     end
     return {'queued', place, shard[2] - NOW}
 end
@@ -72,7 +71,7 @@ else
 end
 call('HSET', P .. 'state', 'token', token, 'id', id)
 if found[5] then
-    -- include notify_watchers
-    notify_watchers(HOLDERS, key, '', 'changed')
+    local watchers = require('watchers')
+    watchers.notify_watchers(HOLDERS, key, '', 'changed')
 end
 return 'granted ' .. token

@@ -10,8 +10,13 @@
 -- the metadata must have, number and order of coming, the group, and whether it only looks for a resource and will not wait,
 -- as JSON. `pools`, `cooling` are sorted sets of the shard: all pools, all that rest; `unoffered` is a set of {pool, claimer,
 -- number of free resources, or resource, place in the line} behind which comparing has to go on.
--- Reads: detach, due_at, hint, new_token, now, process_of, token
--- Writes: id, is_unfinished
+local changes = require('changes')
+local numbers = require('numbers')
+local session_items = require('session_items')
+local shard = require('shard')
+local steps = require('steps')
+
+local claims = {}
 
 local function escaped(name)
     return (string.gsub(name, '[%%:]', {['%'] = '%25', [':'] = '%3A'}))
@@ -25,7 +30,7 @@ local function group_key(pool, group)
     return P .. pool .. ':' .. escaped(group) .. ':group'
 end
 
-local function claim_item(pool, holder)
+function claims.claim_item(pool, holder)
     return 'claim ' .. pool .. '\255' .. holder
 end
 
@@ -33,22 +38,22 @@ local function cooling_place(pool, resource)
     return pool .. '\255' .. resource
 end
 
-local function free_place(item)
+function claims.free_place(item)
     return format('%016d', item.used) .. item.name
 end
 
-local function read_resource(pool, resource)
+function claims.read_resource(pool, resource)
     local packed = call('GET', resource_key(pool, resource))
     return packed and cmsgpack.unpack(packed)
 end
 
 -- No slot is lent, whatever else is true of it.
-local function is_full(item)
+function claims.is_full(item)
     return item.removed or item.claimed >= item.slots
 end
 
 local function is_free(item)
-    return not (is_full(item) or item.rests or item.retired)
+    return not (claims.is_full(item) or item.rests or item.retired)
 end
 
 -- Sets fields of a resource; those with the value false are removed.
@@ -77,7 +82,7 @@ local function let_rest(pool, item)
     change_resource(pool, item, {rests = 1})
     call('ZADD', P .. pool .. ':resting', item.rest_until, item.name)
     call('ZADD', P .. 'cooling', item.rest_until, cooling_place(pool, item.name))
-    due_at(item.rest_until)
+    changes.due_at(item.rest_until)
 end
 
 local function stop_resting(pool, item)
@@ -87,12 +92,12 @@ local function stop_resting(pool, item)
 end
 
 -- When the next resource of the pool has rested enough, if one rests.
-local function next_rested(pool)
+function claims.next_rested(pool)
     return tonumber(call('ZRANGE', P .. pool .. ':resting', 0, 0, 'WITHSCORES')[2])
 end
 
 -- A claimer: it waits, or has a resource.
-local function read_claimer(pool, holder)
+function claims.read_claimer(pool, holder)
     local text = call('HGET', P .. pool .. ':claimers', holder)
     if text then
         local claimer = {holder = holder}
@@ -112,7 +117,7 @@ local function head_of_line(pool)
 end
 
 -- A claimer joins the line: behind the others of its group, and no sooner than the head.
-local function join_pool_line(pool, claimer)
+function claims.join_pool_line(pool, claimer)
     local group, _, first = group_key(pool, claimer.group), head_of_line(pool)
     local last = call('ZRANGE', group, -1, -1, 'WITHSCORES')[2]
     local number = math.max(first or 0, last and last + 1 or 0)
@@ -126,8 +131,8 @@ end
 -- While resources rest, one claimer must know when to ask: the head of the line.
 local function hint_head(pool)
     local head = head_of_line(pool)
-    if head and next_rested(pool) then
-        hint(process_of(read_claimer(pool, head).session), pool, head, 'ask')
+    if head and claims.next_rested(pool) then
+        session_items.hint(session_items.process_of(claims.read_claimer(pool, head).session), pool, head, 'ask')
     end
 end
 
@@ -147,46 +152,47 @@ local function leave_pool_line(pool, claimer)
 end
 
 -- Lend a slot of a resource, which has then been used unless it was the last one.
-local function hand_over(pool, item, claimer)
+function claims.hand_over(pool, item, claimer)
     change_resource(pool, item, {
-        token = tonumber(new_token()), rest_until = false, session = claimer.session, claimed = item.claimed + 1,
+        token = tonumber(numbers.new_token()), rest_until = false, session = claimer.session, claimed = item.claimed + 1,
     })
-    if not is_full(item) then
-        id = id + 1
-        change_resource(pool, item, {used = id})
+    if not claims.is_full(item) then
+        numbers.id = numbers.id + 1
+        change_resource(pool, item, {used = numbers.id})
     end
     call('HSET', P .. pool .. ':claimers', claimer.holder,
-        cjson.encode({claimer.quarantine, claimer.session, item.name, token}))
+        cjson.encode({claimer.quarantine, claimer.session, item.name, shard.token}))
     return {'claimed', item.name, item.metadata, item.token}
 end
 
 -- Add a resource to the free ones, if it has a free slot.
-local function add_to_free(pool, item)
-    if not is_full(item) then
-        call('ZADD', P .. pool .. ':free', -item.preference, free_place(item))
+function claims.add_to_free(pool, item)
+    if not claims.is_full(item) then
+        call('ZADD', P .. pool .. ':free', -item.preference, claims.free_place(item))
     end
 end
 
 -- Lend a slot to a waiting claimer.
 local function serve_claimer(pool, item, claimer)
     leave_pool_line(pool, claimer)
-    hand_over(pool, item, claimer)
-    hint(process_of(claimer.session), pool, claimer.holder, 'claimed', item.name, item.metadata, token)
+    claims.hand_over(pool, item, claimer)
+    local process = session_items.process_of(claimer.session)
+    session_items.hint(process, pool, claimer.holder, 'claimed', item.name, item.metadata, shard.token)
 end
 
 -- The sweep goes on with a comparison before anything else is done.
 local function go_on_later(...)
     call('SADD', P .. 'unoffered', cjson.encode({...}))
-    due_at(0)
-    is_unfinished = true
+    changes.due_at(0)
+    steps.is_unfinished = true
 end
 
 -- The best free resource that suits a claimer, among the 256 behind `from`. If there are more, the sweep goes on with them.
-local function best_free(pool, claimer, from)
+function claims.best_free(pool, claimer, from)
     for first = from, from + 192, 64 do
         local some = call('ZRANGE', P .. pool .. ':free', first, first + 63)
         for _, place in ipairs(some) do
-            local item = read_resource(pool, sub(place, 17))
+            local item = claims.read_resource(pool, sub(place, 17))
             if matches(item.metadata, claimer.where) then
                 call('ZREM', P .. pool .. ':free', place)
                 return item
@@ -206,14 +212,14 @@ local function offer_resource(pool, item, after)
     for _ = 1, 4 do
         local some = call('ZRANGEBYLEX', P .. pool .. ':claiming', after, '+', 'LIMIT', 0, 64)
         for _, member in ipairs(some) do
-            local claimer = read_claimer(pool, sub(member, 33))
-            if not is_full(item) and matches(item.metadata, claimer.where) then
+            local claimer = claims.read_claimer(pool, sub(member, 33))
+            if not claims.is_full(item) and matches(item.metadata, claimer.where) then
                 serve_claimer(pool, item, claimer)
                 has_served = true
             end
             after = '(' .. member
         end
-        is_last = #some < 64 or is_full(item)
+        is_last = #some < 64 or claims.is_full(item)
         if is_last then
             break
         end
@@ -222,37 +228,37 @@ local function offer_resource(pool, item, after)
         hint_head(pool)
     end
     if is_last then
-        add_to_free(pool, item)
+        claims.add_to_free(pool, item)
         return
     end
     go_on_later(pool, item.name, after)
 end
 
 -- Go on with a comparison that was put off.
-local function compare_on(pool, name, behind)
+function claims.compare_on(pool, name, behind)
     if type(behind) == 'string' then
-        return offer_resource(pool, read_resource(pool, name), behind)
+        return offer_resource(pool, claims.read_resource(pool, name), behind)
     end
-    local claimer = read_claimer(pool, name)
-    local item = claimer and best_free(pool, claimer, behind)
+    local claimer = claims.read_claimer(pool, name)
+    local item = claimer and claims.best_free(pool, claimer, behind)
     if item then
         serve_claimer(pool, item, claimer)
-        add_to_free(pool, item)
+        claims.add_to_free(pool, item)
         hint_head(pool)
     end
 end
 
 -- Change a resource: it is full, retired, rests, or goes to the claimers in the line.
-local function update_resource(pool, item, fields)
+function claims.update_resource(pool, item, fields)
     local rest_until = fields.rest_until or item.rest_until or 0
-    local soonest = rest_until > now and (next_rested(pool) or math.huge)
+    local soonest = rest_until > numbers.now and (claims.next_rested(pool) or math.huge)
     if item.rests then
         stop_resting(pool, item)
     elseif is_free(item) then
-        call('ZREM', P .. pool .. ':free', free_place(item))
+        call('ZREM', P .. pool .. ':free', claims.free_place(item))
     end
     change_resource(pool, item, fields)
-    if is_full(item) then
+    if claims.is_full(item) then
         return
     elseif item.retired then
         change_resource(pool, item, {rest_until = false})
@@ -266,7 +272,7 @@ local function update_resource(pool, item, fields)
     end
 end
 
-local function forget_resource(pool, item)
+function claims.forget_resource(pool, item)
     if item.rests then
         stop_resting(pool, item)
     end
@@ -277,42 +283,44 @@ end
 
 -- The claimer gives back or leaves, or its session has ended; then the resource rests for the quarantine.
 -- -> released, left, unknown
-local function remove_claim(pool, holder, ended)
-    local claimer = read_claimer(pool, holder)
+function claims.remove_claim(pool, holder, ended)
+    local claimer = claims.read_claimer(pool, holder)
     if not claimer then
         return 'unknown'
     end
-    detach(claimer.session, claim_item(pool, holder))
+    session_items.detach(claimer.session, claims.claim_item(pool, holder))
     if not claimer.resource then
         leave_pool_line(pool, claimer)
         hint_head(pool)
         tidy_pool(pool)
         return 'left'
     end
-    local item = read_resource(pool, claimer.resource)
+    local item = claims.read_resource(pool, claimer.resource)
     call('HDEL', P .. pool .. ':claimers', holder)
     if item.removed and item.claimed == 1 then
-        forget_resource(pool, item)
+        claims.forget_resource(pool, item)
         return 'released'
     end
-    id = id + 1
-    local fields = {used = id, claimed = item.claimed - 1}
+    numbers.id = numbers.id + 1
+    local fields = {used = numbers.id, claimed = item.claimed - 1}
     if item.token == claimer.token then
         fields.token, fields.session = false, false
     end
     if ended and tonumber(claimer.quarantine) > 0 then
-        fields.rest_until = math.max(item.rest_until or 0, now + claimer.quarantine)
+        fields.rest_until = math.max(item.rest_until or 0, numbers.now + claimer.quarantine)
     end
-    update_resource(pool, item, fields)
+    claims.update_resource(pool, item, fields)
     return 'released'
 end
 
 -- A resource has rested enough.
-local function end_rest(pool, resource)
-    local item = read_resource(pool, resource)
+function claims.end_rest(pool, resource)
+    local item = claims.read_resource(pool, resource)
     if item then
         stop_resting(pool, item)
         offer_resource(pool, item, '-')
     end
     return item
 end
+
+return claims

@@ -4,6 +4,8 @@
 -- `unnotified` one of what `notify_watchers` has left, `unoffered` one of comparisons that `claims.lua` has left; families.lua
 -- has `sweeping`.
 
+local due = {}
+
 local function first_time(set_name)
     return tonumber(call('ZRANGE', P .. set_name, 0, 0, 'WITHSCORES')[2])
 end
@@ -17,7 +19,7 @@ local function set_time(field, time)
 end
 
 -- -> when asking again could help
-local function set_expiry()
+function due.set_expiry()
     local sweep = call('EXISTS', P .. 'sweeping') == 1 and tonumber(call('HGET', P .. 'state', 'sweep_at') or 0)
     local time = math.min(
         sweep or math.huge, first_time('sessions') or math.huge, first_time('timeouts') or math.huge)
@@ -25,8 +27,10 @@ local function set_expiry()
     return time
 end
 
-local function set_due()
-    local time = math.min(set_expiry(), first_time('expiring') or math.huge, first_time('cooling') or math.huge)
+function due.set_due()
+    local time = math.min(due.set_expiry(), first_time('expiring') or math.huge, first_time('cooling') or math.huge)
     local left = call('EXISTS', P .. 'unserved', P .. 'unadmitted', P .. 'unnotified', P .. 'unoffered')
     set_time('due', left > 0 and 0 or time < math.huge and time)
 end
+
+return due

@@ -11,9 +11,15 @@
 -- being swept, the queue, a zero byte and the id, all scores are 0; `timeouts`, one of the families that wait.
 --
 -- The caller has written what it gathered.
--- Reads: cold, due_at, end_task, families, groups, hint_takers, is_late, leave_queue, now, offer_tasks,
---     read_queue, read_task, save_queue, set, set_expiry, write_endings
--- Writes: expiry, newly_takeable
+local changes = require('changes')
+local due = require('due')
+local endings = require('endings')
+local numbers = require('numbers')
+local queues = require('queues')
+local takers = require('takers')
+local tasks = require('tasks')
+
+local families = {}
 
 -- `timed`: 1 if the task waits until a time; `since`: since when it is ready, kept while it is in no order; `ending`, `result`
 -- and `ttl`: a verdict that is kept; `swept`, `swept_to`: which names are swept, and how far.
@@ -28,41 +34,41 @@ local open, by_queue, current = {}, {}, nil -- queues by name, `newly_takeable` 
 
 -- queues
 
-local function use(queue)
+function families.use(queue)
     open[queue.name], current = queue, current or queue
 end
 
-local function queue_of(name)
-    open[name] = open[name] or read_queue(name)
+function families.queue_of(name)
+    open[name] = open[name] or queues.read_queue(name)
     return open[name]
 end
 
 -- Count in `newly_takeable` the tasks of a queue -> the queue before
-local function switch(queue)
+function families.switch(queue)
     local former = current
     if queue ~= former then
-        by_queue[former], newly_takeable, current = newly_takeable, by_queue[queue] or 0, queue
+        by_queue[former], takers.newly_takeable, current = takers.newly_takeable, by_queue[queue] or 0, queue
     end
     return former
 end
 
 -- Do something to a queue, and offer the tasks that can be taken then.
 local function offering(queue, act, ...)
-    local former = switch(queue)
-    local before = newly_takeable
+    local former = families.switch(queue)
+    local before = takers.newly_takeable
     act(queue, ...)
-    write_endings()
-    offer_tasks(queue, newly_takeable - before)
-    switch(former)
+    endings.write_endings()
+    takers.offer_tasks(queue, takers.newly_takeable - before)
+    families.switch(former)
 end
 
 -- rows
 
-local function digits(number)
+function families.digits(number)
     return format('%014x', number)
 end
 
-local function read_family(queue, task_id)
+function families.read_family(queue, task_id)
     local hash = queue.key .. ':' .. task_id
     local family = {key = hash .. ':family', names = hash .. ':names', queue = queue, id = task_id}
     local found = call('HMGET', family.key, unpack(FIELDS))
@@ -78,12 +84,12 @@ local function member_of(family)
 end
 
 local function family_in(member)
-    return read_family(queue_of(sub(member, 1, -16)), sub(member, -14))
+    return families.read_family(families.queue_of(sub(member, 1, -16)), sub(member, -14))
 end
 
-local function update(family, changes)
+function families.update(family, fields)
     local list = {}
-    for field, value in pairs(changes) do
+    for field, value in pairs(fields) do
         family[field], list[#list + 1], list[#list + 2] = value, field, value
     end
     call('HSET', family.key, unpack(list))
@@ -93,19 +99,19 @@ end
 local function drop_expiry(queue, task)
     local deadline = tonumber(task.deadline or nil)
     if task.expires and tonumber(task.expires) ~= deadline then
-        cold().look_at(queue, task, deadline)
+        require('order').look_at(queue, task, deadline)
     end
 end
 
 -- The family of a task, which has one from now on.
-local function family_of(queue, task)
+function families.family_of(queue, task)
     if not task.kin then
         task.kin, task.more = '1', true
         call('HSET', task.hash, 'kin', 1)
-        cold().has_more(task.hash)
+        require('order').has_more(task.hash)
         drop_expiry(queue, task)
     end
-    return read_family(queue, task.id)
+    return families.read_family(queue, task.id)
 end
 
 local function is_failed(entry)
@@ -114,7 +120,7 @@ end
 
 -- An entry of a family as it is shown: {name, kind, state, value, queue and id of a child, 1 if it was swept, the number
 -- of its end}, and its try; and whether it is there. Nothing if it never was.
-local function read_entry(family, name)
+function families.read_entry(family, name)
     local packed = call('HGET', family.key, ':' .. name)
     if packed then
         local kind, state, value, queue, child, swept, ended, try = cmsgpack.unpack(packed)
@@ -133,7 +139,7 @@ local function failed_name(entry)
 end
 
 -- Keep a new entry, in the place of one of an earlier try.
-local function add_entry(family, former, entry)
+function families.add_entry(family, former, entry)
     if former and is_failed(former) then
         call('ZREM', family.names, failed_name(former))
     end
@@ -158,16 +164,16 @@ end
 
 -- Visit the unfinished children whose names begin so, behind this operation.
 local function sweep_from(family, prefix)
-    update(family, {swept = prefix, swept_to = prefix})
+    families.update(family, {swept = prefix, swept_to = prefix})
     call('ZADD', P .. 'sweeping', 0, member_of(family))
     call('HDEL', P .. 'state', 'sweep_at')
-    expiry = math.min(expiry or math.huge, now + SWEEP_PAUSE)
+    numbers.expiry = math.min(numbers.expiry or math.huge, numbers.now + SWEEP_PAUSE)
 end
 
 -- A child of a suspended task has failed: cancel the others, once.
 local function sweep_failed(family)
     local prefix = family.prefix
-    update(family, {prefix = ''})
+    families.update(family, {prefix = ''})
     sweep_from(family, prefix)
 end
 
@@ -175,15 +181,15 @@ end
 
 -- The first time at which asking again could help is another one. A sweep that begins in this operation goes on in a while.
 local function look_up_expiry()
-    local time = set_expiry()
-    expiry = time > 0 and time or now + SWEEP_PAUSE
+    local time = due.set_expiry()
+    numbers.expiry = time > 0 and time or numbers.now + SWEEP_PAUSE
 end
 
 -- A task waits until a time.
 local function set_timeout(family, time)
     call('ZADD', P .. 'timeouts', time, member_of(family))
-    update(family, {timed = 1})
-    due_at(time)
+    families.update(family, {timed = 1})
+    changes.due_at(time)
     look_up_expiry()
 end
 
@@ -191,7 +197,7 @@ end
 local function untime(family)
     if family.timed ~= '' then
         call('ZREM', P .. 'timeouts', member_of(family))
-        update(family, {timed = ''})
+        families.update(family, {timed = ''})
         look_up_expiry()
     end
 end
@@ -199,8 +205,8 @@ end
 -- A task that is in no order and not leased is suspended or ending. The group of a root keeps its order meanwhile.
 local function set_apart(queue, task, place)
     if task.group ~= '' then
-        groups().pin(queue, task)
-        groups().mark_delayed(queue, task, true)
+        require('groups').pin(queue, task)
+        require('groups').mark_delayed(queue, task, true)
     end
     drop_expiry(queue, task)
     call('ZADD', queue.key .. ':' .. place, tonumber(task.id, 16), task.id)
@@ -210,7 +216,7 @@ local function set_apart(queue, task, place)
         call('HSET', task.hash, 'keep', 1)
     end
     if task.followed then
-        cold().notify_task_watchers(queue, task)
+        require('order').notify_task_watchers(queue, task)
     end
 end
 
@@ -224,35 +230,35 @@ end
 local function requeue(queue, task, since)
     leave_place(queue, task)
     if task.group ~= '' then
-        groups().mark_delayed(queue, task, false)
+        require('groups').mark_delayed(queue, task, false)
     end
-    cold().requeue(queue, task, since)
+    require('order').requeue(queue, task, since)
 end
 
 -- A suspended task goes on.
 local function wake(family)
-    update(family, {awaited = '', prefix = ''})
+    families.update(family, {awaited = '', prefix = ''})
     untime(family)
     call('ZREM', P .. 'sweeping', member_of(family))
-    offering(family.queue, requeue, read_task(family.queue, family.id), math.min(family.since, now))
+    offering(family.queue, requeue, tasks.read_task(family.queue, family.id), math.min(family.since, numbers.now))
 end
 
 -- The entries of the children that have failed are gone.
 local function end_try(family)
-    update(family, {tries = family.tries + 1})
+    families.update(family, {tries = family.tries + 1})
 end
 
 -- Keep the end of a task in no order, or of its try, until its children have ended; false if it has none. What follows is
 -- {state, result, ttl}, or {since, and whether a try has ended}.
 local function keep(queue, task, follows)
-    local family = read_family(queue, task.id)
+    local family = families.read_family(queue, task.id)
     if follows.retry and family.unfinished == 0 then
         end_try(family)
     end
     if family.unfinished == 0 or not follows.state and not follows.retry then
         return false
     end
-    update(family, {
+    families.update(family, {
         awaited = '', prefix = '', ending = follows.state or 'retry', result = follows.result or '', ttl = follows.ttl or '',
         since = follows.since or task.since,
     })
@@ -265,65 +271,65 @@ end
 -- A task that is in no order and not leased has ended; "purged", it leaves no record.
 local function finish_task(queue, task, state, result, ttl, session_ttl)
     if state ~= 'purged' then
-        return end_task(queue, task, state, result, ttl, session_ttl)
+        return endings.end_task(queue, task, state, result, ttl, session_ttl)
     end
-    set(queue, 'purged', queue.purged + 1)
-    leave_queue(queue, task)
+    queues.set(queue, 'purged', queue.purged + 1)
+    endings.leave_queue(queue, task)
     call('DEL', task.hash)
-    cold().notify_task_watchers(queue, task, true)
-    families().ended(queue, task, state, '')
+    require('order').notify_task_watchers(queue, task, true)
+    families.ended(queue, task, state, '')
 end
 
 -- What follows for a task that was leased.
-local function settle_so(queue, task, follows, session_ttl)
-    use(queue)
+function families.settle_so(queue, task, follows, session_ttl)
+    families.use(queue)
     if keep(queue, task, follows) then
         return
     elseif follows.state then
         finish_task(queue, task, follows.state, follows.result, follows.ttl, session_ttl)
     else
-        cold().return_task(queue, task, follows.since)
+        require('order').return_task(queue, task, follows.since)
     end
-    write_endings()
+    endings.write_endings()
 end
 
 -- A task that is not leased ends.
-local function end_untaken(queue, task, state, ttl)
-    use(queue)
+function families.end_untaken(queue, task, state, ttl)
+    families.use(queue)
     if task.kin == '1' then
-        task.since = call('ZSCORE', queue.key .. ':delayed', task.id) or cold().since_of(queue, task)
-        cold().dequeue(queue, task)
+        task.since = call('ZSCORE', queue.key .. ':delayed', task.id) or require('order').since_of(queue, task)
+        require('order').dequeue(queue, task)
     else
-        task.since = read_family(queue, task.id).since
+        task.since = families.read_family(queue, task.id).since
         leave_place(queue, task)
     end
     if not keep(queue, task, {state = state, ttl = ttl}) then
         finish_task(queue, task, state, '', ttl)
     end
-    write_endings()
+    endings.write_endings()
 end
 
 -- The last child of a task that is ending has ended.
 local function apply(family, task)
     local queue, state = family.queue, family.ending
     call('ZREM', P .. 'sweeping', member_of(family))
-    update(family, {ending = ''})
+    families.update(family, {ending = ''})
     if state == 'retry' then
         end_try(family)
         return offering(queue, requeue, task, family.since)
     end
     leave_place(queue, task)
-    local former = switch(queue)
+    local former = families.switch(queue)
     finish_task(queue, task, state, family.result, tonumber(family.ttl))
-    write_endings()
-    switch(former)
+    endings.write_endings()
+    families.switch(former)
 end
 
 -- A child has ended.
 local function tell(child, state, result)
-    local queue = queue_of(child.parent_queue)
-    local family = read_family(queue, digits(child.parent))
-    local entry = read_entry(family, child.name)
+    local queue = families.queue_of(child.parent_queue)
+    local family = families.read_family(queue, families.digits(child.parent))
+    local entry = families.read_entry(family, child.name)
     entry[3], entry[4], entry[8], entry.try = state, result, family.ends + 1, family.tries
     write_entry(family, entry)
     call('ZREM', family.names, 'u' .. child.name)
@@ -331,8 +337,8 @@ local function tell(child, state, result)
     if failed then
         call('ZADD', family.names, 0, failed_name(entry))
     end
-    update(family, {unfinished = family.unfinished - 1, ends = family.ends + 1})
-    local task = read_task(queue, family.id)
+    families.update(family, {unfinished = family.unfinished - 1, ends = family.ends + 1})
+    local task = tasks.read_task(queue, family.id)
     if task.kin == 'ending' and family.unfinished == 0 then
         apply(family, task)
     elseif task.kin == 'suspended' and family.awaited == '' then
@@ -345,10 +351,10 @@ local function tell(child, state, result)
 end
 
 -- A task with a family has ended: its parent is told, and what it had is forgotten, unless it is a dead letter.
-local function ended(queue, task, state, result)
-    use(queue)
-    write_endings()
-    local family = read_family(queue, task.id)
+function families.ended(queue, task, state, result)
+    families.use(queue)
+    endings.write_endings()
+    local family = families.read_family(queue, task.id)
     if state ~= 'dead' then
         untime(family)
         call('ZREM', P .. 'sweeping', member_of(family))
@@ -361,27 +367,27 @@ local function ended(queue, task, state, result)
 end
 
 -- Have a task end as cancelled or in another state, or its holder cancel it; the caller offers what can be taken.
-local function cancel(queue, task, ttl, state)
-    use(queue)
+function families.cancel(queue, task, ttl, state)
+    families.use(queue)
     if task.token then
-        if cold().request_stop(queue, task, ttl) then
-            local family = read_family(queue, task.id)
+        if require('order').request_stop(queue, task, ttl) then
+            local family = families.read_family(queue, task.id)
             if family.unfinished > 0 then
                 sweep_from(family, '')
             end
         end
     elseif task.kin ~= 'ending' then
-        end_untaken(queue, task, state or 'cancelled', ttl)
+        families.end_untaken(queue, task, state or 'cancelled', ttl)
     else
-        local family = read_family(queue, task.id)
+        local family = families.read_family(queue, task.id)
         if family.ending == 'retry' then
-            update(family, {ending = state or 'cancelled', ttl = ttl or ''})
+            families.update(family, {ending = state or 'cancelled', ttl = ttl or ''})
         end
     end
 end
 
 -- Visit some of the children that are to be cancelled, and leave the others for a later operation.
-local function sweep()
+function families.sweep()
     local member = call('ZRANGE', P .. 'sweeping', 0, 0)[1]
     for _ = 1, SWEEP_STEPS do
         if not member then
@@ -390,40 +396,40 @@ local function sweep()
         local family = family_in(member)
         local name = next_name(family, 'u', family.swept_to, family.swept)
         if name then
-            update(family, {swept_to = name})
-            local entry = read_entry(family, name)
+            families.update(family, {swept_to = name})
+            local entry = families.read_entry(family, name)
             entry[7] = 1
             write_entry(family, entry)
-            local queue = queue_of(entry[5])
-            use(queue)
-            offering(queue, cancel, read_task(queue, digits(entry[6])), EXPIRED_TTL)
+            local queue = families.queue_of(entry[5])
+            families.use(queue)
+            offering(queue, families.cancel, tasks.read_task(queue, families.digits(entry[6])), EXPIRED_TTL)
         else
             call('ZREM', P .. 'sweeping', member)
         end
         member = call('ZRANGE', P .. 'sweeping', 0, 0)[1]
     end
     if member then
-        call('HSET', P .. 'state', 'sweep_at', format('%016d', now + SWEEP_PAUSE))
-        due_at(now + SWEEP_PAUSE)
+        call('HSET', P .. 'state', 'sweep_at', format('%016d', numbers.now + SWEEP_PAUSE))
+        changes.due_at(numbers.now + SWEEP_PAUSE)
     else
         call('HDEL', P .. 'state', 'sweep_at')
     end
-    expiry = set_expiry()
+    numbers.expiry = due.set_expiry()
 end
 
 -- Write what has changed in all queues.
-local function close()
+function families.close()
     for _, queue in pairs(open) do
-        save_queue(queue)
+        queues.save_queue(queue)
     end
     open, by_queue, current = {}, {}, nil
 end
 
-local function finish()
+function families.finish()
     if call('EXISTS', P .. 'sweeping') == 1 and call('HEXISTS', P .. 'state', 'sweep_at') == 0 then
-        sweep()
+        families.sweep()
     end
-    close()
+    families.close()
 end
 
 -- settling
@@ -433,16 +439,16 @@ local function wait(queue, task, awaited, prefix, rest, timeout)
     if awaited == '' and not task.kin then
         return false
     end
-    local family = family_of(queue, task)
-    local _, is_there = read_entry(family, awaited)
+    local family = families.family_of(queue, task)
+    local _, is_there = families.read_entry(family, awaited)
     if awaited ~= '' and is_there or awaited == '' and family.unfinished <= rest then
         return false
     end
-    update(family, {awaited = awaited, prefix = prefix, rest = rest, since = task.since})
+    families.update(family, {awaited = awaited, prefix = prefix, rest = rest, since = task.since})
     set_apart(queue, task, 'suspended')
     if timeout ~= 0 then
-        set_timeout(family, now + timeout)
-        hint_takers(queue, 1) -- an idle taker must know, to ask in time
+        set_timeout(family, numbers.now + timeout)
+        takers.hint_takers(queue, 1) -- an idle taker must know, to ask in time
     end
     if prefix ~= '' and next_name(family, 'f' .. format('%08d', family.tries), prefix, prefix) then
         sweep_failed(family)
@@ -451,11 +457,11 @@ local function wait(queue, task, awaited, prefix, rest, timeout)
 end
 
 -- What follows a verdict on a task with a family, or a verdict that waits: `after_verdict` in engine/_rules.py.
-local function settle(queue, task, verdict, time, result, session_ttl)
-    use(queue)
-    local unfinished = task.kin and read_family(queue, task.id).unfinished or 0
+function families.settle(queue, task, verdict, time, result, session_ttl)
+    families.use(queue)
+    local unfinished = task.kin and families.read_family(queue, task.id).unfinished or 0
     local follows
-    if is_late(task) and (verdict ~= 'done' or unfinished > 0) then
+    if tasks.is_late(task) and (verdict ~= 'done' or unfinished > 0) then
         follows = {state = 'expired', result = '', ttl = EXPIRED_TTL}
     elseif verdict == 'done' and unfinished == 0 or verdict == 'discarded' or verdict == 'cancelled' or verdict == 'dead' then
         task.attempts = task.attempts + (verdict == 'dead' and 1 or 0)
@@ -465,59 +471,61 @@ local function settle(queue, task, verdict, time, result, session_ttl)
     elseif verdict == 'retry' then
         task.attempts = task.attempts + 1
         task.deliveries = task.attempts
-        follows = {since = now + time, retry = true}
+        follows = {since = numbers.now + time, retry = true}
     elseif verdict == 'give back' or verdict == 'postpone' then
         local is_anew = verdict == 'postpone' and result == 'anew'
         task.attempts = is_anew and 0 or task.attempts
         local has_begun = is_anew or verdict == 'postpone' and result == ''
         task.deliveries = has_begun and task.attempts or task.deliveries - 1
-        follows = {since = verdict == 'postpone' and now + time or task.since}
+        follows = {since = verdict == 'postpone' and numbers.now + time or task.since}
     else
         task.deliveries = task.attempts
         follows = {since = task.since}
     end
     if not follows.state and verdict ~= 'give back' and verdict ~= 'done' and task.group ~= '' then
-        groups().pin(queue, task)
+        require('groups').pin(queue, task)
     end
     local waits = not follows.state and (sub(verdict, 1, 4) == 'wait' or verdict == 'done')
     local rest = verdict == 'wait for end' and tonumber(result) or 0
     local awaited, prefix = verdict == 'wait for' and result or '', verdict == 'wait' and result or ''
     if not waits or not wait(queue, task, awaited, prefix, rest, verdict == 'wait for' and time or 0) then
-        settle_so(queue, task, follows, session_ttl)
+        families.settle_so(queue, task, follows, session_ttl)
     end
 end
 
 -- entries
 
 -- Keep a value or a signal, and wake the task if it waits for that.
-local function add_value(family, name, kind, state, value)
-    update(family, {total = family.total + 1})
-    add_entry(family, read_entry(family, name), {name, kind, state, value, '', 0, 0, 0})
+function families.add_value(family, name, kind, state, value)
+    families.update(family, {total = family.total + 1})
+    families.add_entry(family, families.read_entry(family, name), {name, kind, state, value, '', 0, 0, 0})
     if name ~= '' and family.awaited == name then
         wake(family)
     end
 end
 
 -- The entry that is awaited did not come in time.
-local function time_out(member)
+function families.time_out(member)
     local family = family_in(member)
-    use(family.queue)
+    families.use(family.queue)
     untime(family)
-    add_value(family, family.awaited, 'signal', 'expired', '')
+    families.add_value(family, family.awaited, 'signal', 'expired', '')
 end
 
 -- All entries are gone: the task has become another one.
-local function begin_anew(queue, task)
-    local family = read_family(queue, task.id)
-    update(family, {tries = family.tries + 1, born = family.tries + 1})
+function families.begin_anew(queue, task)
+    local family = families.read_family(queue, task.id)
+    families.update(family, {tries = family.tries + 1, born = family.tries + 1})
 end
 
 -- Revive a dead letter -> false if it is a child
-local function revive_root(queue, task_id)
-    local family = read_family(queue, task_id)
+function families.revive_root(queue, task_id)
+    local family = families.read_family(queue, task_id)
     if family.parent > 0 then
         return false
     end
     end_try(family)
     return true
 end
+
+return families

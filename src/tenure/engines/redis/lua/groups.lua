@@ -8,53 +8,57 @@
 -- groups, by since when. `lines` has the producers that wait for room in a group: the group, the place as 16 digits, and the
 -- producer. `weights` is a hash. Of the queue:
 -- `grouped`, how many groups there are; `lined`, how many producers are in `lines`; `virtual`, the virtual time.
--- Reads: add_soon, cold, made_alone, paced, paces, remove_soon, set, write
--- Writes: newly_takeable
+local alone = require('alone')
+local queues = require('queues')
+local takers = require('takers')
+local tasks = require('tasks')
+
+local groups = {}
+
+alone.finish()
 
 -- Unfinished, waiting and leased tasks, reserved slots, producers in the line, the id of the pinned task (0: none), which
 -- was tried before and comes first, and whether that is delayed. Then what `turns` has of the only ready task, behind the
 -- group, or UNKNOWN: the next task of a group with only one needs no search. Most groups have one task at a time, and
 -- their packed form takes no packing: see `alone.lua`. Redis keeps values of more than 64 bytes in a hash table, however
 -- few there are, instead of a list that it goes through.
-local A = made_alone
-A.finish()
 local PACKED = '>I4I4I4I4I4I8Bc46'
 -- The same with the time from which the next task of the group may start, and the time of this by the rate alone, while the
 -- group is held off (else -1). The number that says whether the pinned task is delayed is greater by 2 if the group is closed
 -- until that time.
 local TIMED = PACKED .. 'dd'
-local UNKNOWN = string.rep(' ', 46)
-local PADDING, LEASED, in_parts = A.PADDING, A.LEASED, A.in_parts
-local USUAL = A.USUAL
-local prefix_of = A.prefix_of
+groups.UNKNOWN = string.rep(' ', 46)
+local PADDING, LEASED, in_parts = alone.PADDING, alone.LEASED, alone.in_parts
+groups.USUAL = alone.USUAL
+groups.prefix_of = alone.prefix_of
 local MIDDLE = 2 ^ 52 -- the rank of priority 0; beyond twice that a number of Lua does not count by one
 local known_groups = {} -- queue -> its settings, and the groups that were read
 
 -- The name of the group of a member, and what follows.
-local function split_member(member)
+function groups.split_member(member)
     local last = string.find(member, '\0\0', 1, true)
     return (string.gsub(sub(member, 1, last - 1), '%z\1', '\0')), sub(member, last + 2)
 end
 
-local function rank_of(priority)
-    return priority == 0 and USUAL or format('%016d', MIDDLE - math.max(-MIDDLE, math.min(MIDDLE, priority)))
+function groups.rank_of(priority)
+    return priority == 0 and groups.USUAL or format('%016d', MIDDLE - math.max(-MIDDLE, math.min(MIDDLE, priority)))
 end
 
-local function priority_of(rank)
+function groups.priority_of(rank)
     return MIDDLE - rank
 end
 
 -- The first members of a group, at most so many; `from` and `to` are behind its prefix.
-local function first_members(queue, key, group, most, from, to)
-    local prefix = prefix_of(group.name)
+function groups.first_members(queue, key, group, most, from, to)
+    local prefix = groups.prefix_of(group.name)
     return call('ZRANGEBYLEX', queue.key .. key, from and '[' .. prefix .. from or '[' .. prefix,
         to and '(' .. prefix .. to or '(' .. sub(prefix, 1, -2) .. '\1', 'LIMIT', 0, most)
 end
 
-local function known_of(queue)
+function groups.known_of(queue)
     local known = known_groups[queue]
     if not known then
-        local found = A.settings_of(queue)
+        local found = alone.settings_of(queue)
         known = {
             of = {}, touched = false, per_group = tonumber(found[1]), size = tonumber(found[2]), hold = found[3] == '1',
             weighted = found[4],
@@ -64,7 +68,7 @@ local function known_of(queue)
     return known
 end
 
-local function is_pinned(known, group)
+function groups.is_pinned(known, group)
     return group.pinned > 0 and known.per_group == 1 and known.hold
 end
 
@@ -72,7 +76,7 @@ end
 local function takeable(known, group)
     if known.per_group == 0 or group.name == '' then
         return group.waiting
-    elseif group.pin_delayed and is_pinned(known, group) then
+    elseif group.pin_delayed and groups.is_pinned(known, group) then
         return 0
     end
     return math.max(0, math.min(known.per_group - group.leased, group.waiting))
@@ -80,8 +84,8 @@ end
 
 -- A group as it is stored. Its tag is false if it has none, true while it is not known; `saved` is the tag in `tags`.
 -- `next` is the group that was touched before it. `starts_at`, `paced_at` and `closed`, a time, are there where they count.
-local function unpack_group(name, packed)
-    local unfinished, waiting, leased, reserved, lined, pinned, bits, only = 0, 0, 0, 0, 0, 0, 0, UNKNOWN
+function groups.unpack_group(name, packed)
+    local unfinished, waiting, leased, reserved, lined, pinned, bits, only = 0, 0, 0, 0, 0, 0, 0, groups.UNKNOWN
     local starts_at, paced_at
     if packed == LEASED then
         unfinished, leased = 1, 1
@@ -114,7 +118,7 @@ local function pack_group(group)
     elseif group.unfinished == 1 and group.reserved + group.lined + group.pinned == 0 then
         if group.leased == 1 then
             return LEASED
-        elseif group.only ~= UNKNOWN then
+        elseif group.only ~= groups.UNKNOWN then
             return group.only .. PADDING
         end
     end
@@ -124,13 +128,13 @@ end
 
 -- A group with a rate counts for one task that can be taken.
 local function allowed(queue, group, count)
-    return paced[queue] and paced[queue].group_every > 0 and group.name ~= '' and math.min(count, 1) or count
+    return queues.paced[queue] and queues.paced[queue].group_every > 0 and group.name ~= '' and math.min(count, 1) or count
 end
 
 local function add_group(queue, known, name, packed)
-    local group = unpack_group(name, packed)
+    local group = groups.unpack_group(name, packed)
     if name == '' then
-        write()
+        tasks.write()
         group.waiting = call('ZCARD', queue.key .. ':ready') + queue.ranked
     end
     group.takeable = group.closed and 0 or allowed(queue, group, takeable(known, group))
@@ -140,26 +144,26 @@ local function add_group(queue, known, name, packed)
     return group
 end
 
-local function read_group(queue, name)
-    local known = known_groups[queue] or known_of(queue)
+function groups.read_group(queue, name)
+    local known = known_groups[queue] or groups.known_of(queue)
     return known.of[name] or add_group(queue, known, name, name ~= '' and call('HGET', queue.key .. ':groups', name))
 end
 
 -- Read many at once.
-local function read_groups(queue, names)
-    local known, missing = known_of(queue), {}
+function groups.read_groups(queue, names)
+    local known, missing = groups.known_of(queue), {}
     for _, name in ipairs(names) do
         if known.of[name] == nil and name ~= '' then
             missing[#missing + 1], known.of[name] = name, false
         end
     end
-    for i, packed in ipairs(A.read_packed(queue, missing)) do
+    for i, packed in ipairs(alone.read_packed(queue, missing)) do
         add_group(queue, known, missing[i], packed)
     end
 end
 
 -- The part of a turn that a task of the group takes.
-local function turn_of(queue, group)
+function groups.turn_of(queue, group)
     if known_groups[queue].weighted and not group.turn then
         group.turn = 1 / (tonumber(call('HGET', queue.key .. ':weights', group.name) or 1) or 1)
     end
@@ -167,64 +171,64 @@ local function turn_of(queue, group)
 end
 
 -- Something about a group is to be written.
-local function touch(known, group)
+function groups.touch(known, group)
     if group.next == nil then
         group.next, known.touched = known.touched, group
     end
 end
 
 -- How many tasks of a group can be taken has changed, perhaps, or until when the group is closed.
-local function refresh(queue, group)
+function groups.refresh(queue, group)
     local known = known_groups[queue]
     local count = known.per_group == 0 and group.waiting or takeable(known, group)
-    local closed = count > 0 and group.starts_at and paces().time_of(queue, group) or nil
+    local closed = count > 0 and group.starts_at and require('paces').time_of(queue, group) or nil
     if closed ~= group.closed then
-        paces().close_group(queue, group, closed)
+        require('paces').close_group(queue, group, closed)
     end
     count = closed and 0 or allowed(queue, group, count)
-    newly_takeable, group.takeable = newly_takeable + count - group.takeable, count
-    touch(known, group)
+    takers.newly_takeable, group.takeable = takers.newly_takeable + count - group.takeable, count
+    groups.touch(known, group)
     if count == 0 then
         group.tag = false
     elseif not group.tag and queue.grouped > 0 then
-        group.tag = queue.virtual + turn_of(queue, group)
+        group.tag = queue.virtual + groups.turn_of(queue, group)
     end
 end
 
 -- A group of which there was nothing.
-local function make_group(queue, group)
+function groups.make_group(queue, group)
     if group.is_there then
         return
     end
     group.is_there = true
-    if queue.grouped == 0 and paced[queue] and paced[queue].idle > 0 then
+    if queue.grouped == 0 and queues.paced[queue] and queues.paced[queue].idle > 0 then
         call('PERSIST', queue.key .. ':idle')
         call('PERSIST', queue.key .. ':groups')
     end
     if group.is_idle then
-        paces().end_idle(queue, group)
+        require('paces').end_idle(queue, group)
     end
-    local plain = queue.grouped == 0 and read_group(queue, '')
-    set(queue, 'grouped', queue.grouped + 1)
+    local plain = queue.grouped == 0 and groups.read_group(queue, '')
+    queues.set(queue, 'grouped', queue.grouped + 1)
     if plain then
-        refresh(queue, plain)
+        groups.refresh(queue, plain)
     end
 end
 
 -- Forget a group of which nothing is left.
-local function tidy_group(queue, group)
+function groups.tidy_group(queue, group)
     local known = known_groups[queue]
-    touch(known, group)
+    groups.touch(known, group)
     if not group.is_there or group.unfinished + group.reserved + group.lined > 0 then
         return
     end
     group.is_there = false
     if group.starts_at then
-        paces().keep_idle(queue, group)
+        require('paces').keep_idle(queue, group)
     end
-    set(queue, 'grouped', queue.grouped - 1)
+    queues.set(queue, 'grouped', queue.grouped - 1)
     if queue.grouped == 0 then
-        set(queue, 'virtual', 0)
+        queues.set(queue, 'virtual', 0)
         call('DEL', queue.key .. ':tags')
         for _, other in pairs(known.of) do
             other.tag, other.saved = false, false
@@ -236,108 +240,108 @@ end
 -- tasks
 
 -- There is one unfinished task more.
-local function count_in(queue, name)
-    local group = read_group(queue, name)
+function groups.count_in(queue, name)
+    local group = groups.read_group(queue, name)
     if not group.is_there then
-        make_group(queue, group)
+        groups.make_group(queue, group)
     end
     group.unfinished = group.unfinished + 1
-    touch(known_groups[queue], group)
+    groups.touch(known_groups[queue], group)
 end
 
 -- A task that is in no order and not leased is unfinished no more.
-local function count_out(queue, task)
-    local group = read_group(queue, task.group)
+function groups.count_out(queue, task)
+    local group = groups.read_group(queue, task.group)
     group.unfinished = group.unfinished - 1
     if group.pinned > 0 and group.pinned == tonumber(task.id, 16) then
         group.pinned, group.pin_delayed = 0, false
     end
     if group.waiting > 0 then
-        refresh(queue, group)
+        groups.refresh(queue, group)
     end
-    tidy_group(queue, group)
+    groups.tidy_group(queue, group)
     if group.lined > 0 then
-        cold().admit_in_group(queue, group, 256)
+        require('producers').admit_in_group(queue, group, 256)
     end
 end
 
 -- So many tasks of a group are ready, more or less than before.
-local function count_ready(queue, name, count)
-    local group = read_group(queue, name)
+function groups.count_ready(queue, name, count)
+    local group = groups.read_group(queue, name)
     group.waiting = group.waiting + count
-    refresh(queue, group)
+    groups.refresh(queue, group)
     return group
 end
 
 -- A task of a group is ready since a time, which has 16 digits.
-local function enqueue(queue, name, priority, since, task_id)
-    local group, prefix, rank = count_ready(queue, name, 1), prefix_of(name), rank_of(priority)
+function groups.enqueue(queue, name, priority, since, task_id)
+    local group, prefix, rank = groups.count_ready(queue, name, 1), groups.prefix_of(name), groups.rank_of(priority)
     local place = rank .. since .. task_id
-    group.only = group.waiting == 1 and place or UNKNOWN
-    add_soon(queue.key .. ':turns', '0', prefix .. place)
-    add_soon(queue.key .. ':ages', since, task_id)
-    if rank ~= USUAL then
-        add_soon(queue.key .. ':elders', '0', prefix .. since .. task_id .. rank)
+    group.only = group.waiting == 1 and place or groups.UNKNOWN
+    tasks.add_soon(queue.key .. ':turns', '0', prefix .. place)
+    tasks.add_soon(queue.key .. ':ages', since, task_id)
+    if rank ~= groups.USUAL then
+        tasks.add_soon(queue.key .. ':elders', '0', prefix .. since .. task_id .. rank)
     end
 end
 
 -- A ready task goes out of the order; `place` is what `turns` has of it behind the group.
-local function remove_from_order(queue, group, place)
-    local prefix, rank, since_and_id = prefix_of(group.name), sub(place, 1, 16), sub(place, 17)
-    group.only = UNKNOWN
-    remove_soon(queue.key .. ':turns', prefix .. place)
-    remove_soon(queue.key .. ':ages', sub(place, 33))
-    if rank ~= USUAL then
-        remove_soon(queue.key .. ':elders', prefix .. since_and_id .. rank)
+function groups.remove_from_order(queue, group, place)
+    local prefix, rank, since_and_id = groups.prefix_of(group.name), sub(place, 1, 16), sub(place, 17)
+    group.only = groups.UNKNOWN
+    tasks.remove_soon(queue.key .. ':turns', prefix .. place)
+    tasks.remove_soon(queue.key .. ':ages', sub(place, 33))
+    if rank ~= groups.USUAL then
+        tasks.remove_soon(queue.key .. ':elders', prefix .. since_and_id .. rank)
     end
 end
 
 -- It is ready no more.
-local function dequeue(queue, task, since)
-    remove_from_order(queue, count_ready(queue, task.group, -1), rank_of(task.priority) .. since .. task.id)
-    write()
+function groups.dequeue(queue, task, since)
+    groups.remove_from_order(queue, groups.count_ready(queue, task.group, -1), groups.rank_of(task.priority) .. since .. task.id)
+    tasks.write()
 end
 
 -- A task is delayed now, or no more; then it comes into the order, or goes.
-local function mark_delayed(queue, task, is_delayed)
-    local group = read_group(queue, task.group)
+function groups.mark_delayed(queue, task, is_delayed)
+    local group = groups.read_group(queue, task.group)
     if group.pinned == tonumber(task.id, 16) then
         group.pin_delayed = is_delayed
     end
     if is_delayed then
-        refresh(queue, group)
+        groups.refresh(queue, group)
     end
 end
 
 -- A task is leased no more; then it comes into the order, or goes.
-local function count_unleased(queue, name)
-    local group = read_group(queue, name)
+function groups.count_unleased(queue, name)
+    local group = groups.read_group(queue, name)
     group.leased = group.leased - 1
 end
 
 -- A task that was tried goes back: it stays ahead of its group where order is kept, unless it is a child: the name of its
 -- group begins with a zero byte.
-local function pin(queue, task)
-    local known = known_of(queue)
+function groups.pin(queue, task)
+    local known = groups.known_of(queue)
     if known.per_group == 1 and known.hold and string.byte(task.group) ~= 0 then
-        local group = read_group(queue, task.group)
+        local group = groups.read_group(queue, task.group)
         group.pinned, group.pin_delayed = tonumber(task.id, 16), false
     end
 end
 
 -- The turn of a task that went back untried was none.
-local function refund_turn(queue, name)
-    local group = read_group(queue, name)
+function groups.refund_turn(queue, name)
+    local group = groups.read_group(queue, name)
     if group.tag then
         local tag = group.tag == true and tonumber(call('ZSCORE', queue.key .. ':tags', name)) or group.tag
-        group.tag = math.max(queue.virtual, tag - turn_of(queue, group))
-        touch(known_groups[queue], group)
+        group.tag = math.max(queue.virtual, tag - groups.turn_of(queue, group))
+        groups.touch(known_groups[queue], group)
     end
 end
 
 -- write
 
-local function save_tags(queue)
+function groups.save_tags(queue)
     local tags, gone, last, group = {}, {}, 0, known_groups[queue].touched
     local tag, text
     while group do
@@ -358,12 +362,12 @@ local function save_tags(queue)
     in_parts('ZREM', queue.key .. ':tags', gone)
 end
 
-local function save_groups(queue)
+function groups.save_groups(queue)
     local known = known_groups[queue]
     if not known then
         return
     end
-    save_tags(queue)
+    groups.save_tags(queue)
     local kept, sizes, gone, empty, last, group = {}, {}, {}, {}, 0, known.touched
     while group do
         local name, unfinished, packed = group.name, group.unfinished, group.packed
@@ -389,3 +393,5 @@ local function save_groups(queue)
     in_parts('ZREM', queue.key .. ':sizes', empty)
     known.touched = false
 end
+
+return groups

@@ -1,10 +1,21 @@
 -- The rest of what can be done with holds; see acquire.lua for the keys. ARGV[3] is the operation.
--- Reads: ask_again_in, hint, notify_watchers, process_of, remove_hold, serve_key, serve_line
--- Writes: operations
+local changes = require('changes')
+local hold_line = require('hold_line')
+local numbers = require('numbers')
+local session_items = require('session_items')
+local steps = require('steps')
+local waits = require('waits')
+local watchers = require('watchers')
+
+if numbers.is_due then
+    return 'more'
+end
+
+local operations = {}
 
 -- ARGV: key, session, holder, ... -> asked: for each what `acquire` answers; gone
 function operations.ask(key)
-    if not process_of(ARGV[5]) then
+    if not session_items.process_of(ARGV[5]) then
         return 'gone'
     end
     local answers = {}
@@ -12,7 +23,7 @@ function operations.ask(key)
         local found = call('HMGET', P .. key .. ':holders', '@' .. ARGV[i], 'meeting')
         local place = not found[1] and call('ZRANK', P .. key .. ':waiting', ARGV[i])
         answers[i - 5] = found[1] and 'granted ' .. match(found[1], '^%d+')
-            or place and {'queued', place + 1, ask_again_in(), found[2] or nil}
+            or place and {'queued', place + 1, waits.ask_again_in(), found[2] or nil}
             or 'unknown'
     end
     return {'asked', answers}
@@ -32,7 +43,7 @@ function operations.set_value(key)
     end
     call('HSET', HOLDERS, '=' .. ARGV[5], ARGV[7])
     if call('HGET', HOLDERS, 'watched') then
-        notify_watchers(HOLDERS, key, '', 'changed')
+        watchers.notify_watchers(HOLDERS, key, '', 'changed')
     end
     return 'ok'
 end
@@ -43,8 +54,8 @@ function operations.break_hold(key)
     if not session then
         return 'refused'
     end
-    hint(process_of(session), key, ARGV[5], 'broken')
-    remove_hold(key, ARGV[5])
+    session_items.hint(session_items.process_of(session), key, ARGV[5], 'broken')
+    hold_line.remove_hold(key, ARGV[5])
     return 'ok'
 end
 
@@ -60,7 +71,7 @@ function operations.resize(key)
         call('HDEL', HOLDERS, 'fixed', 'holder')
         call('HSET', HOLDERS, 'capacity', 0)
         local passed = call('EXISTS', P .. key .. ':held') == 1
-        serve_line(key, {capacity = 0, used = 0, waiting = 0, watched = found[4], passed = passed, gone = {}})
+        hold_line.serve_line(key, {capacity = 0, used = 0, waiting = 0, watched = found[4], passed = passed, gone = {}})
         return 'ok'
     end
     if holder and used > 0 then
@@ -68,6 +79,10 @@ function operations.resize(key)
     end
     call('HDEL', HOLDERS, 'holder')
     call('HSET', HOLDERS, 'capacity', ARGV[5], 'fixed', 1)
-    serve_key(key)
+    hold_line.serve_key(key)
     return 'ok'
 end
+
+local answer = operations[ARGV[3]](ARGV[4])
+changes.save_numbers()
+return steps.is_unfinished and 'more' or answer

@@ -1,5 +1,9 @@
 -- The keys of tasks; `tasks.lua` says where they stand.
--- Reads: cold, families, now, read_task, set, write
+local numbers = require('numbers')
+local queues = require('queues')
+local tasks = require('tasks')
+
+local keys = {}
 
 local function hash_of(queue, task_id)
     return queue.key .. ':' .. format('%014x', task_id)
@@ -8,13 +12,13 @@ end
 -- Until when a task has a key at least, and which; nothing if that is over.
 local function kept(queue, key)
     local last, task_id = match(call('GET', queue.key .. '\255' .. key) or '', '^(%d+) (%d+)$')
-    if last and tonumber(last) > now then
+    if last and tonumber(last) > numbers.now then
         return tonumber(last), tonumber(task_id)
     end
 end
 
 -- The task that has a key, and whether it has ended.
-local function owner_of(queue, key)
+function keys.owner_of(queue, key)
     local task_id = call('HGET', queue.key .. ':keys', key)
     if task_id then
         return tonumber(task_id), false
@@ -25,8 +29,8 @@ end
 
 -- Whether a task with this key is put beside the task that has the key, or no task has it; that task; and, if it has not
 -- ended and is to be replaced, whether it is leased, or waits for its children or an entry.
-local function is_new(queue, key, on_duplicate)
-    local owner, ended = owner_of(queue, key)
+function keys.is_new(queue, key, on_duplicate)
+    local owner, ended = keys.owner_of(queue, key)
     local replaces = on_duplicate == 'replace' and owner
     local found = replaces and not ended and call('HMGET', hash_of(queue, owner), 'lease', 'kin') or {}
     local kin = not found[1] and found[2]
@@ -35,8 +39,8 @@ local function is_new(queue, key, on_duplicate)
 end
 
 -- A task has a key for so long at least.
-local function keep_key(queue, key, task_id, ttl)
-    local last, former, its_id = now + ttl, kept(queue, key)
+function keys.keep_key(queue, key, task_id, ttl)
+    local last, former, its_id = numbers.now + ttl, kept(queue, key)
     if its_id == task_id then
         last = math.max(last, former)
     end
@@ -46,21 +50,21 @@ local function keep_key(queue, key, task_id, ttl)
     else
         call('SET', name, text)
     end
-    set(queue, 'keep', math.max(queue.keep, last))
+    queues.set(queue, 'keep', math.max(queue.keep, last))
 end
 
 -- A new task has a key from now on. Its owner, which is leased or waits, does not go back; one that waits ends.
-local function give_key(queue, key, task_id, ttl, owner, state)
+function keys.give_key(queue, key, task_id, ttl, owner, state)
     if state then
         call('HDEL', hash_of(queue, owner), 'key', 'first')
         call('HSETNX', hash_of(queue, owner), 'stop', '3600000000')
     end
     if state == 'waits' then
-        families().cancel(queue, read_task(queue, format('%014x', owner)), 3600e6)
+        require('families').cancel(queue, tasks.read_task(queue, format('%014x', owner)), 3600e6)
     end
     call('HSET', queue.key .. ':keys', key, task_id)
     if ttl ~= '' then
-        keep_key(queue, key, task_id, ttl)
+        keys.keep_key(queue, key, task_id, ttl)
     elseif owner then
         call('DEL', queue.key .. '\255' .. key)
     end
@@ -68,19 +72,21 @@ end
 
 -- Remove a task that no taker holds from all orders and fields, since it is to become another one. Its group does not know
 -- that one yet.
-local function take_over(queue, task_id)
-    write()
-    local task = read_task(queue, format('%014x', task_id))
+function keys.take_over(queue, task_id)
+    tasks.write()
+    local task = tasks.read_task(queue, format('%014x', task_id))
     local was_tried = task.attempts ~= '0' or task.deliveries ~= '0'
-    task.first = not was_tried and tonumber(call('HGET', task.hash, 'first') or nil) or now
-    cold().dequeue(queue, task)
+    task.first = not was_tried and tonumber(call('HGET', task.hash, 'first') or nil) or numbers.now
+    require('order').dequeue(queue, task)
     call('HDEL', task.hash, 'priority', 'expires', 'deadline', 'progress', 'failure', 'meta', 'group', 'keep', 'attempts',
         'deliveries')
     if task.expires then
         call('ZREM', P .. 'expiring', task.id .. queue.name)
     end
     if task.kin then
-        families().begin_anew(queue, task)
+        require('families').begin_anew(queue, task)
     end
     return task
 end
+
+return keys

@@ -12,18 +12,23 @@
 -- ARGV: "refund", key, session, n, number of limits, the limits, then for each request and limit end, size and amount
 -- ("": none) -> ok, gone
 -- ARGV: "hold_off", key, session, n, microseconds (0: a hold ends) -> ok, gone
--- Reads: cache_reply, cached_reply, now
+local numbers = require('numbers')
+local replies = require('replies')
+
+if numbers.is_due then
+    return 'more'
+end
 
 local operation, key = ARGV[3], ARGV[4]
 local LIMITER, WAITING = P .. key .. ':limiter', P .. key .. ':spenders'
 local stored = call('GET', LIMITER)
 local state = stored and cmsgpack.unpack(stored)
-if not state or state[1] <= now then
+if not state or state[1] <= numbers.now then
     -- nil is room for one limit: a table that grows costs as much as a small command
     state = {0, 0, 0, 0, nil, nil, nil, nil, nil, nil, nil}
 end
 local held_until, held, last_due = state[2], state[3], state[4]
-local time = (now > held_until and now or held_until) - held
+local time = (numbers.now > held_until and numbers.now or held_until) - held
 
 -- Of each limit of the operation: its place in `state`, its rate, and for how many seconds it is booked at that rate.
 local count, first = 0, 8
@@ -64,18 +69,18 @@ for i = 1, count do
 end
 
 local session, n, object = ARGV[5], ARGV[6], key .. ':spend'
-local ttl, number, known = cached_reply(session, n, object)
+local ttl, number, known = replies.cached_reply(session, n, object)
 if not ttl then
     return 'gone'
 elseif known then
-    cache_reply(session, n, object, ttl, number, known)
+    replies.cache_reply(session, n, object, ttl, number, known)
     return known
 end
 
 local waits = false
 if operation == 'hold_off' then
-    local begin, until_then = math.max(now, held_until), now + math.max(0, ARGV[7])
-    if until_then > begin or until_then == now and now < held_until then
+    local begin, until_then = math.max(numbers.now, held_until), numbers.now + math.max(0, ARGV[7])
+    if until_then > begin or until_then == numbers.now and numbers.now < held_until then
         for _, process in ipairs(call('ZRANGEBYSCORE', WAITING, format('%.17g', time), '+inf')) do
             call(PUBLISH, CHANNEL .. process, cjson.encode({key, '', 'held'}))
             waits = true
@@ -84,7 +89,7 @@ if operation == 'hold_off' then
     end
     known = 'ok'
 elseif operation == 'spend' then
-    local hold = held_until > now and (held_until - now) / 1e6 or 0
+    local hold = held_until > numbers.now and (held_until - numbers.now) / 1e6 or 0
     known = {'spent', held * 1e3, nil}
     local horizon = ARGV[first] == '' and math.huge or ARGV[first] / 1e6 + 1e-6
     for i = 1, count do
@@ -186,7 +191,7 @@ for extra = #state, last + 1, -1 do
 end
 local used_until = latest + held
 used_until = used_until > held_until and used_until or held_until
-if used_until <= now then
+if used_until <= numbers.now then
     if stored then
         call('DEL', LIMITER, WAITING)
     end
@@ -196,12 +201,12 @@ else
     if ARGV[1] ~= '' then
         call('SET', LIMITER, state)
     else
-        local left = math.ceil((used_until - now) / 1000)
+        local left = math.ceil((used_until - numbers.now) / 1000)
         call('SET', LIMITER, state, 'PX', left)
         if waits then
             call('PEXPIREAT', WAITING, math.ceil(used_until / 1000))
         end
     end
 end
-cache_reply(session, n, object, ttl, number, known)
+replies.cache_reply(session, n, object, ttl, number, known)
 return known

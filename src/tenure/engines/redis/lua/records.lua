@@ -1,42 +1,57 @@
 -- Single tasks, and the administration of a queue. ARGV[3] is the operation.
--- Reads: CAP, MOST, R, ask_again_in, digits, end_task, ending_of, families, groups, leave_queue, made_families,
---     new_token, newly_takeable, now, offer_tasks, owner_of, paced, paces, process_of, purge_dead_letter,
---     read_queue, read_settings, read_task, remove_dead_letter, save_queue, set, size_of, subscribe_once,
---     unlist_ending, write, write_endings
--- Writes: is_unfinished, operations
+local changes = require('changes')
+local dead_letters = require('dead_letters')
+local endings = require('endings')
+local keys = require('keys')
+local numbers = require('numbers')
+local order = require('order')
+local producers = require('producers')
+local queues = require('queues')
+local session_items = require('session_items')
+local steps = require('steps')
+local takers = require('takers')
+local task_lists = require('task_lists')
+local tasks = require('tasks')
+local waits = require('waits')
+
+if numbers.is_due then
+    return 'more'
+end
+
+local operations = {}
 
 -- ARGV: queue, id, token, data -> ok, refused, requested
 function operations.progress(name)
     local queue = {name = name, key = P .. name}
-    local task = read_task(queue, digits(ARGV[5]))
+    local task = tasks.read_task(queue, task_lists.digits(ARGV[5]))
     if not task or not task.token or tonumber(task.token) ~= tonumber(ARGV[6]) then
         return 'refused'
     end
     call('HSET', task.hash, 'progress', ARGV[7])
     if task.followed then
-        R.notify_task_watchers(queue, task)
+        order.notify_task_watchers(queue, task)
     end
     return task.stop and call('ZSCORE', P .. task.session .. ':stops', task.token .. ' ' .. name) and 'requested' or 'ok'
 end
 
 -- ARGV: queue, producer -> left, released, unknown
 function operations.leave(name)
-    local queue = read_queue(name)
-    local answer = R.remove_producer(queue, ARGV[5])
-    save_queue(queue)
+    local queue = queues.read_queue(name)
+    local answer = producers.remove_producer(queue, ARGV[5])
+    queues.save_queue(queue)
     return answer
 end
 
 -- ARGV: queue, id, session that watches ("": none) -> outcome, unfinished, unknown, gone
 function operations.get_result(name)
-    if ARGV[6] ~= '' and not process_of(ARGV[6]) then
+    if ARGV[6] ~= '' and not session_items.process_of(ARGV[6]) then
         return 'gone'
     end
-    local task_id = digits(ARGV[5])
+    local task_id = task_lists.digits(ARGV[5])
     local key = P .. name .. ':' .. task_id
     local found = call('HMGET', key, 'state', 'result', 'attempts', 'expires', 'lease', 'kin')
     if found[1] then
-        if found[4] and tonumber(found[4]) <= now then
+        if found[4] and tonumber(found[4]) <= numbers.now then
             return 'unknown'
         end
         return {'outcome', found[1], found[2], tonumber(found[3] or 0)}
@@ -44,27 +59,28 @@ function operations.get_result(name)
         return 'unknown'
     end
     if ARGV[6] ~= '' then
-        subscribe_once(ARGV[6], key, 'watch')
-        R.has_more(key)
+        session_items.subscribe_once(ARGV[6], key, 'watch')
+        order.has_more(key)
     end
     local due_time = tonumber(call('ZSCORE', P .. name .. ':delayed', task_id) or 0)
     local apart = (found[6] or '1') ~= '1' and found[6]
-    return {'unfinished', found[5] and 'leased' or apart or due_time > now and 'delayed' or 'waiting', ask_again_in()}
+    local state = found[5] and 'leased' or apart or due_time > numbers.now and 'delayed' or 'waiting'
+    return {'unfinished', state, waits.ask_again_in()}
 end
 
 -- Cancel a task that has not ended, or ask its holder to do so; false if it has. The ttl of its record is ARGV[6].
 local function cancel(queue, task_id)
-    local task, ttl = read_task(queue, task_id), tonumber(ARGV[6])
+    local task, ttl = tasks.read_task(queue, task_id), tonumber(ARGV[6])
     if not task then
         return false
     elseif task.kin then
-        families().cancel(queue, task, ttl)
+        require('families').cancel(queue, task, ttl)
     elseif task.token then
-        R.request_stop(queue, task, ttl)
+        order.request_stop(queue, task, ttl)
     else
-        R.dequeue(queue, task)
-        end_task(queue, task, 'cancelled', '', ttl)
-        write_endings()
+        order.dequeue(queue, task)
+        endings.end_task(queue, task, 'cancelled', '', ttl)
+        endings.write_endings()
     end
     return true
 end
@@ -84,29 +100,29 @@ local function change_group(queue, task, group)
     task.group = group
     set_field(task, 'group', group, '')
     if group ~= '' then
-        groups().count_in(queue, group)
+        require('groups').count_in(queue, group)
     end
     if former.group ~= '' then
-        groups().count_out(queue, former)
+        require('groups').count_out(queue, former)
     end
 end
 
 -- Make a task that no taker holds ready after ARGV[7] ("": when it would be), with another payload, priority or group
 -- (ARGV[8] to ARGV[10], "": its own); false if there is none.
 local function postpone(queue, task_id)
-    local task, delay, payload, priority, group = read_task(queue, task_id), unpack(ARGV, 7, 10)
+    local task, delay, payload, priority, group = tasks.read_task(queue, task_id), unpack(ARGV, 7, 10)
     if not task or task.token or (task.kin or '1') ~= '1' then
         return false
     elseif payload ~= '' then
         call('HSET', task.hash, 'payload', sub(payload, 2))
     end
     if delay .. priority .. group == '' then
-        R.notify_task_watchers(queue, task)
+        order.notify_task_watchers(queue, task)
         return true
     end
-    local since = delay ~= '' and now + delay
-        or tonumber(call('ZSCORE', queue.key .. ':delayed', task_id) or math.min(now, R.since_of(queue, task)))
-    R.dequeue(queue, task)
+    local since = delay ~= '' and numbers.now + delay
+        or tonumber(call('ZSCORE', queue.key .. ':delayed', task_id) or math.min(numbers.now, order.since_of(queue, task)))
+    order.dequeue(queue, task)
     if priority ~= '' then
         task.priority = tonumber(priority)
         set_field(task, 'priority', priority, '0')
@@ -114,10 +130,10 @@ local function postpone(queue, task_id)
     if group ~= '' and sub(group, 2) ~= task.group then
         change_group(queue, task, sub(group, 2))
     end
-    R.requeue(queue, task, since)
-    write()
+    order.requeue(queue, task, since)
+    tasks.write()
     if queue.producers > 0 then
-        R.admit(queue)
+        producers.admit(queue)
     end
     return true
 end
@@ -126,55 +142,55 @@ end
 local function revive(queue, task_id)
     local key, its_id = queue.key .. ':' .. task_id, tonumber(task_id, 16)
     local found = call('HMGET', key, 'state', 'ended', 'priority', 'key', 'group', 'kin')
-    if found[1] ~= 'dead' or found[4] and (owner_of(queue, found[4]) or its_id) ~= its_id
-        or found[6] and not families().revive_root(queue, task_id) then
+    if found[1] ~= 'dead' or found[4] and (keys.owner_of(queue, found[4]) or its_id) ~= its_id
+        or found[6] and not require('families').revive_root(queue, task_id) then
         return false
     elseif found[4] then
         call('HSET', queue.key .. ':keys', found[4], its_id)
         call('HSET', key, 'first', NOW)
     end
     call('HDEL', key, 'state', 'expires', 'result', 'ended', 'attempts', 'deliveries')
-    local _, seq = ending_of(found[2])
-    remove_dead_letter(queue, task_id, seq)
-    set(queue, 'tasks', queue.tasks + 1)
+    local _, seq = dead_letters.ending_of(found[2])
+    dead_letters.remove_dead_letter(queue, task_id, seq)
+    queues.set(queue, 'tasks', queue.tasks + 1)
     if found[5] then
-        groups().count_in(queue, found[5])
+        require('groups').count_in(queue, found[5])
     end
-    R.enqueue(queue, {id = task_id, priority = tonumber(found[3] or 0), group = found[5] or ''}, now)
-    write()
+    order.enqueue(queue, {id = task_id, priority = tonumber(found[3] or 0), group = found[5] or ''}, numbers.now)
+    tasks.write()
     return true
 end
 
 -- Delete a task that is not leased, or the record of a task; false for any other task.
 local function purge(queue, task_id)
-    local key, task = queue.key .. ':' .. task_id, read_task(queue, task_id)
+    local key, task = queue.key .. ':' .. task_id, tasks.read_task(queue, task_id)
     if task then
         if task.token or (task.kin or '1') ~= '1' then
             return false
         elseif task.kin then
-            families().end_untaken(queue, task, 'purged')
+            require('families').end_untaken(queue, task, 'purged')
             return true
         end
-        R.dequeue(queue, task)
-        set(queue, 'purged', queue.purged + 1)
-        leave_queue(queue, task)
+        order.dequeue(queue, task)
+        queues.set(queue, 'purged', queue.purged + 1)
+        endings.leave_queue(queue, task)
         call('DEL', key)
-        R.notify_task_watchers(queue, task, true)
+        order.notify_task_watchers(queue, task, true)
         return true
     end
     local state, expires, ended = unpack(call('HMGET', key, 'state', 'expires', 'ended'))
-    if not state or expires and tonumber(expires) <= now then
+    if not state or expires and tonumber(expires) <= numbers.now then
         return false
     end
-    local _, seq = ending_of(ended)
+    local _, seq = dead_letters.ending_of(ended)
     if state == 'dead' then
-        purge_dead_letter(queue, task_id, seq)
+        dead_letters.purge_dead_letter(queue, task_id, seq)
         return true
     elseif not expires then
-        set(queue, 'kept', queue.kept - 1)
+        queues.set(queue, 'kept', queue.kept - 1)
     end
     call('DEL', key)
-    unlist_ending(queue, state, task_id, seq)
+    dead_letters.unlist_ending(queue, state, task_id, seq)
     return true
 end
 
@@ -185,31 +201,31 @@ local function state_of(queue, task_id)
     local key = queue.key .. ':' .. task_id
     local found = call('HMGET', key, 'state', 'expires', 'lease', 'kin', 'payload')
     if found[1] then
-        return (not found[2] or tonumber(found[2]) > now) and found[1] or nil
+        return (not found[2] or tonumber(found[2]) > numbers.now) and found[1] or nil
     elseif found[3] then
         return 'leased'
     elseif (found[4] or '1') ~= '1' then
         return found[4]
     end
     local due_time = tonumber(call('ZSCORE', queue.key .. ':delayed', task_id) or 0)
-    return found[5] and (due_time > now and 'delayed' or 'waiting')
+    return found[5] and (due_time > numbers.now and 'delayed' or 'waiting')
 end
 
 -- ARGV: queue, where to, ttl ("": for good), delay ("": as before), "=" and the payload, priority, "=" and the group ("":
 -- as before), the state of which the tasks are ("": any), then ids -> changed: count
 function operations.move(name)
-    local queue, count = read_queue(name), 0
+    local queue, count = queues.read_queue(name), 0
     for i = 12, #ARGV do
-        local task_id = digits(ARGV[i])
+        local task_id = task_lists.digits(ARGV[i])
         if ARGV[11] == '' or ARGV[11] == state_of(queue, task_id) then
             count = count + (MOVES[ARGV[5]](queue, task_id) and 1 or 0)
         end
     end
-    offer_tasks(queue, newly_takeable)
-    if made_families then
-        families().finish()
+    takers.offer_tasks(queue, takers.newly_takeable)
+    if package.loaded.families then
+        require('families').finish()
     end
-    save_queue(queue)
+    queues.save_queue(queue)
     return {'changed', count}
 end
 
@@ -217,26 +233,27 @@ end
 local function groups_above(queue, one, other)
     local least = math.min(one == 0 and math.huge or one, other == 0 and math.huge or other)
     local names = least < math.huge and call('ZRANGEBYSCORE', queue.key .. ':sizes', '-inf', format('(%d', -least)) or {}
-    groups().read_groups(queue, names)
+    require('groups').read_groups(queue, names)
     return names
 end
 
 -- Set the rates -> all groups if the rate of groups changes, else these. What could be taken of them before is known then.
 local function set_rates(queue, names, is_other, rate, group_rate)
-    local G, every, burst = groups(), group_rate[1], group_rate[2]
-    local before, of = paced[queue] or {group_every = 0, group_burst = 1}, {}
+    local groups = require('groups')
+    local every, burst = group_rate[1], group_rate[2]
+    local before, of = queues.paced[queue] or {group_every = 0, group_burst = 1}, {}
     local is_new_rate = every ~= before.group_every or burst ~= before.group_burst
-    if is_new_rate or is_other and paced[queue] then
+    if is_new_rate or is_other and queues.paced[queue] then
         names = call('ZRANGE', queue.key .. ':sizes', 0, -1)
     end
     for _, name in ipairs(is_new_rate and call('ZRANGE', queue.key .. ':idle', 0, -1) or {}) do
         names[#names + 1] = name
     end
-    G.read_groups(queue, names)
+    groups.read_groups(queue, names)
     for i, name in ipairs(names) do
-        of[i] = G.read_group(queue, name)
+        of[i] = groups.read_group(queue, name)
     end
-    paces().set_rates(queue, rate[1], rate[2], every, burst, of)
+    require('paces').set_rates(queue, rate[1], rate[2], every, burst, of)
     return names
 end
 
@@ -258,8 +275,9 @@ end
 
 -- The queue has other settings, with so many weights, or as many as before if that is nil.
 local function have_settings(queue, record, weighted)
-    local G = groups()
-    local known, was_open, before = G.known_of(queue), paced[queue] and paced[queue].open, queue.takers > 0 and R.first_due(queue)
+    local groups = require('groups')
+    local known, was_open = groups.known_of(queue), queues.paced[queue] and queues.paced[queue].open
+    local before = queue.takers > 0 and order.first_due(queue)
     local function value(name)
         return record[name] and record[name].value or DEFAULTS[name]
     end
@@ -277,21 +295,21 @@ local function have_settings(queue, record, weighted)
     local changed = is_other and groups_above(queue, per_group, known.per_group) or {}
     changed = set_rates(queue, changed, is_other, rate('rate'), rate('group_rate'))
     known.per_group, known.size, known.hold, known.weighted = per_group, size, hold, weighted > 0 and weighted
-    set(queue, 'settings', format('%s %s %s %s %d %.0f %d %d %d %d', value('max_size'), duration('aging'),
-        value('max_deliveries'), duration('dead'), value('payloads') == 'true' and 1 or 0, new_token(), per_group, size,
+    queues.set(queue, 'settings', format('%s %s %s %s %d %.0f %d %d %d %d', value('max_size'), duration('aging'),
+        value('max_deliveries'), duration('dead'), value('payloads') == 'true' and 1 or 0, numbers.new_token(), per_group, size,
         hold and 1 or 0, weighted))
     for _, group in ipairs(changed) do
-        G.refresh(queue, G.read_group(queue, group))
+        groups.refresh(queue, groups.read_group(queue, group))
     end
-    R.admit_everywhere(queue)
-    offer_tasks(queue, was_open == 0 and paces().count_waiting(queue) or newly_takeable)
-    R.offer_sooner(queue, before)
+    producers.admit_everywhere(queue)
+    takers.offer_tasks(queue, was_open == 0 and require('paces').count_waiting(queue) or takers.newly_takeable)
+    order.offer_sooner(queue, before)
 end
 
 -- ARGV: queue, who sets them, 1 if only fields that are missing, number of weights, names and weights; names of fields and
 -- values -> configured: name, value, age, and who has set it, of each; the revision
 function operations.configure(name)
-    local queue, is_other, first, weighted = read_queue(name), false, 8 + 2 * ARGV[7], nil
+    local queue, is_other, first, weighted = queues.read_queue(name), false, 8 + 2 * ARGV[7], nil
     local record, RECORD, WEIGHTS = read_record(queue), queue.key .. ':settings', queue.key .. ':weights'
     if #ARGV >= first and queue.settings == '' then
         call('DEL', RECORD, WEIGHTS)
@@ -299,15 +317,15 @@ function operations.configure(name)
     for i = first, #ARGV, 2 do
         local field, value, known = ARGV[i], ARGV[i + 1], record[ARGV[i]]
         if value ~= (known and known.value or DEFAULTS[field]) and not (known and ARGV[6] == '1') then
-            is_other, record[field] = true, {at = now, by = ARGV[5], value = value}
+            is_other, record[field] = true, {at = numbers.now, by = ARGV[5], value = value}
             call('HSET', RECORD, field, format('%s %d ', NOW, #ARGV[5]) .. ARGV[5] .. value)
             weighted = field == 'weights' and tonumber(ARGV[7]) or weighted
         end
     end
     if weighted then
         call('DEL', WEIGHTS)
-        for i = 8, first - 1, 2 * CAP do
-            call('HSET', WEIGHTS, unpack(ARGV, i, math.min(i + 2 * CAP - 1, first - 1)))
+        for i = 8, first - 1, 2 * steps.most do
+            call('HSET', WEIGHTS, unpack(ARGV, i, math.min(i + 2 * steps.most - 1, first - 1)))
         end
     end
     if is_other then
@@ -315,14 +333,14 @@ function operations.configure(name)
         queue.expires = -1 -- what is new expires too
     end
     if #ARGV >= first and queue.settings ~= '' then
-        save_queue(queue)
+        queues.save_queue(queue)
     end
     local fields, last = {}, 0
     for field, one in pairs(record) do
-        fields[last + 1], fields[last + 2], fields[last + 3], fields[last + 4] = field, one.value, now - one.at, one.by
+        fields[last + 1], fields[last + 2], fields[last + 3], fields[last + 4] = field, one.value, numbers.now - one.at, one.by
         last = last + 4
     end
-    local _, _, _, _, _, revision = read_settings(queue)
+    local _, _, _, _, _, revision = queues.read_settings(queue)
     return {'configured', fields, revision}
 end
 
@@ -333,9 +351,9 @@ local function count_takeable(queue, most)
         return plain
     end
     local names, count = call('ZRANGE', queue.key .. ':tags', 0, most - 1), 0
-    groups().read_groups(queue, names)
+    require('groups').read_groups(queue, names)
     for _, name in ipairs(names) do
-        count = count + groups().read_group(queue, name).takeable
+        count = count + require('groups').read_group(queue, name).takeable
     end
     return count
 end
@@ -343,27 +361,27 @@ end
 -- ARGV: queue, paused (0 or 1), for how long to hold it off ("": it is paused or resumed), the group that is held off ("":
 -- all) -> ok
 function operations.set_paused(name)
-    local queue, holds = read_queue(name), ARGV[6] ~= ''
+    local queue, holds = queues.read_queue(name), ARGV[6] ~= ''
     if not holds and ARGV[5] == '1' then
-        set(queue, 'paused', 1)
-        save_queue(queue)
+        queues.set(queue, 'paused', 1)
+        queues.save_queue(queue)
         return 'ok'
     end
-    local before, was_open = queue.takers > 0 and R.first_due(queue), paced[queue] and paced[queue].open
-    if holds or paced[queue] then
-        paces().hold_off(queue, ARGV[7], now + (tonumber(ARGV[6]) or 0))
+    local before, was_open = queue.takers > 0 and order.first_due(queue), queues.paced[queue] and queues.paced[queue].open
+    if holds or queues.paced[queue] then
+        require('paces').hold_off(queue, ARGV[7], numbers.now + (tonumber(ARGV[6]) or 0))
     end
     if holds then
-        offer_tasks(queue, was_open == 0 and paces().count_waiting(queue) or newly_takeable)
+        takers.offer_tasks(queue, was_open == 0 and require('paces').count_waiting(queue) or takers.newly_takeable)
     else
-        set(queue, 'paused', 0)
-        local ready = count_takeable(queue, MOST + 1)
-        offer_tasks(queue, math.min(ready, MOST))
+        queues.set(queue, 'paused', 0)
+        local ready = count_takeable(queue, task_lists.MOST + 1)
+        takers.offer_tasks(queue, math.min(ready, task_lists.MOST))
         -- very many takers are hinted in several operations
-        is_unfinished = ready > MOST and queue.takers > 0
+        steps.is_unfinished = ready > task_lists.MOST and queue.takers > 0
     end
-    R.offer_sooner(queue, before)
-    save_queue(queue)
+    order.offer_sooner(queue, before)
+    queues.save_queue(queue)
     return 'ok'
 end
 
@@ -391,57 +409,61 @@ end
 -- The time until the next task of the queue may start; the rates of the queue and of its groups; and for how long it is held
 -- off.
 local function shown_pace(queue)
-    local pace = paced[queue]
+    local pace = queues.paced[queue]
     local function rate(every, burst)
         return every > 0 and {format('%.17g', every / 1e6), format('%.17g', burst)}
     end
     if not pace then
         return 0, false, false, 0
     end
-    local starts_in = paces().starts_in(pace.starts_at)
+    local starts_in = require('paces').starts_in(pace.starts_at)
     return starts_in, rate(pace.every, pace.burst), rate(pace.group_every, pace.group_burst), pace.paced_at and starts_in or 0
 end
 
 -- ARGV: queue, session that watches ("": none), recount (0 or 1) -> counts, gone
 function operations.count(name)
-    local queue = read_queue(name)
+    local queue = queues.read_queue(name)
     if ARGV[5] ~= '' then
-        if not process_of(ARGV[5]) then
+        if not session_items.process_of(ARGV[5]) then
             return 'gone'
         end
         if queue.tasks > 0 then
-            subscribe_once(ARGV[5], queue.key .. ':queue', 'watch')
+            session_items.subscribe_once(ARGV[5], queue.key .. ':queue', 'watch')
         end
     end
     local in_turns = call('ZCARD', queue.key .. ':turns')
     local ready, delayed = call('ZCARD', queue.key .. ':ready') + queue.ranked + in_turns, queue.delayed
     local group_counter = call('ZCARD', queue.key .. ':sizes')
     local suspended, in_ending = call('ZCARD', queue.key .. ':suspended'), call('ZCARD', queue.key .. ':ending')
-    local tasks, dead, grouped = queue.tasks, queue.dead, group_counter
+    local unfinished, dead, grouped = queue.tasks, queue.dead, group_counter
     if ARGV[6] == '1' then
         ready = call('ZCARD', queue.key .. ':ready') + call('ZCARD', queue.key .. ':ranked') + in_turns
         grouped = count_groups(queue)
         delayed = call('ZCARD', queue.key .. ':delayed')
-        tasks, dead = ready + delayed + suspended + in_ending, 0
+        unfinished, dead = ready + delayed + suspended + in_ending, 0
         for _, session in ipairs(call('SMEMBERS', queue.key .. ':lessees')) do
-            tasks = tasks + call('ZCARD', P .. session .. ' ' .. name .. ':leases')
+            unfinished = unfinished + call('ZCARD', P .. session .. ' ' .. name .. ':leases')
         end
         for _, number in ipairs(call('ZRANGE', queue.key .. ':dead', 0, -1)) do
             dead = dead + call('ZCARD', queue.key .. ':dead:' .. number)
         end
     end
-    local soon = delayed > 0 and call('ZCOUNT', queue.key .. ':delayed', '-inf', now) or 0
-    local oldest = now
+    local soon = delayed > 0 and call('ZCOUNT', queue.key .. ':delayed', '-inf', numbers.now) or 0
+    local oldest = numbers.now
     for _, set_name in ipairs({'ready', 'aged', 'ages', 'delayed'}) do
         local since = call('ZRANGE', queue.key .. ':' .. set_name, 0, 0, 'WITHSCORES')[2]
-        oldest = math.min(oldest, tonumber(since or now))
+        oldest = math.min(oldest, tonumber(since or numbers.now))
     end
     return {
-        'counts', queue.put, ready + soon, delayed - soon, tasks - ready - delayed - suspended - in_ending, queue.done, dead,
+        'counts', queue.put, ready + soon, delayed - soon, unfinished - ready - delayed - suspended - in_ending, queue.done, dead,
         queue.cancelled, queue.expired, queue.discarded, queue.purged, queue.reserved, queue.producers + queue.lined,
-        grouped, queue.paused, now - oldest,
+        grouped, queue.paused, numbers.now - oldest,
         call('HGETALL', queue.key .. ':cursors'),
-        ask_again_in(), now, size_of(queue), group_counter,
+        waits.ask_again_in(), numbers.now, queues.size_of(queue), group_counter,
         suspended, in_ending, shown_pace(queue),
     }
 end
+
+local answer = operations[ARGV[3]](ARGV[4])
+changes.save_numbers()
+return steps.is_unfinished and 'more' or answer

@@ -3,8 +3,8 @@
 -- ARGV: key, holder -> released, left, unknown, more
 
 local KEY, HOLDER = ARGV[3], ARGV[4]
-local shard = call('HMGET', P .. 'state', 'due', 'token')
-if shard[1] and shard[1] <= NOW then
+local numbers = call('HMGET', P .. 'state', 'due', 'token')
+if numbers[1] and numbers[1] <= NOW then
     return 'more'
 end
 local HOLDERS = P .. KEY .. ':holders'
@@ -22,8 +22,7 @@ if stored[1] and (stored[4] or '0') == '0' and not stored[5] and not stored[6] t
         return 'released'
     end
 end
-local token, steps_left, is_unfinished = shard[2] or '0000000000000000', tonumber(ARGV[2]), false
--- include notify_watchers
--- include serve_line
--- include remove_hold
-return remove_hold(KEY, HOLDER, stored)
+local shard = require('shard')
+local hold_line = require('hold_line')
+shard.token = numbers[2] or '0000000000000000'
+return hold_line.remove_hold(KEY, HOLDER, stored)

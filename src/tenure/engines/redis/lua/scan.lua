@@ -1,22 +1,33 @@
 -- Reads a page of an index. ARGV[3] is the index; then come the object, the end of the page before ("": none), how many rows
 -- are wanted, to what the index is narrowed, and the session that watches ("": none).
 -- -> the index, its rows, where to go on ("": nowhere), and what more is said of the object; gone
--- Reads: is_full, now, process_of, read_resource, subscribe_once
--- Writes: operations
+local changes = require('changes')
+local claims = require('claims')
+local indexes = require('indexes')
+local numbers = require('numbers')
+local session_items = require('session_items')
+local steps = require('steps')
+require('survey')
+require('task_pages')
+
+if numbers.is_due then
+    return 'more'
+end
 
 -- A holder as it is listed, from its stored fields.
 local function shown(HOLDERS, holder, about)
     local its_token, since, weight, session = match(about, '^(%d+) (%d+) (%d+) (.*)$')
     local value = call('HGET', HOLDERS, '=' .. holder) or ''
-    return {process_of(session), holder, tonumber(its_token), tonumber(weight), value, math.max(0, now - since)}
+    local process, age = session_items.process_of(session), math.max(0, numbers.now - since)
+    return {process, holder, tonumber(its_token), tonumber(weight), value, age}
 end
 
 -- Those that hold and those that wait; the capacity, and the weight of the holders.
-function operations.holders(key)
+function indexes.by_name.holders(key)
     local HOLDERS, limit, rows, last, more = P .. key .. ':holders', tonumber(ARGV[6]), {}, '', false
     local waits, from = match(ARGV[5], '^([01]) (%d+)$')
     if ARGV[8] ~= '' then
-        subscribe_once(ARGV[8], HOLDERS, 'watch')
+        session_items.subscribe_once(ARGV[8], HOLDERS, 'watch')
     end
     local function add(holder, about, place)
         if #rows == limit then
@@ -52,38 +63,41 @@ function operations.holders(key)
 end
 
 -- How many wait for a resource.
-function operations.resources(pool)
+function indexes.by_name.resources(pool)
     local rows, limit, after = {}, tonumber(ARGV[6]), ARGV[5] == '' and '-' or '(' .. ARGV[5]
     local names = call('ZRANGEBYLEX', P .. pool .. ':resources', after, '+', 'LIMIT', 0, limit + 1)
     for i = 1, math.min(#names, limit) do
-        local item = read_resource(pool, names[i])
+        local item = claims.read_resource(pool, names[i])
         rows[i] = {
             names[i], item.metadata, item.preference,
-            is_full(item) and 'claimed' or item.retired and 'retired' or item.rests and 'resting' or 'free',
-            item.session and process_of(item.session) or '', item.token or 0,
-            item.rests and math.max(0, item.rest_until - now) or 0, item.retired or '', item.slots, item.claimed,
+            claims.is_full(item) and 'claimed' or item.retired and 'retired' or item.rests and 'resting' or 'free',
+            item.session and session_items.process_of(item.session) or '', item.token or 0,
+            item.rests and math.max(0, item.rest_until - numbers.now) or 0, item.retired or '', item.slots, item.claimed,
         }
     end
     return {'resources', rows, #names > limit and names[limit] or '', call('ZCARD', P .. pool .. ':claiming')}
 end
 
 -- Held off and held in seconds, and the bookings of each limit; `rates.lua` has the key.
-function operations.limiter(key)
+function indexes.by_name.limiter(key)
     local stored, debts = call('GET', P .. key .. ':limiter'), {}
     local state = stored and cmsgpack.unpack(stored)
-    if not state or state[1] <= now then
+    if not state or state[1] <= numbers.now then
         state = {0, 0, 0, 0}
     end
     local held_until, held = state[2], state[3]
-    local time = math.max(now, held_until) - held
+    local time = math.max(numbers.now, held_until) - held
     for place = 5, #state, 7 do
         if state[place + 1] > time then
             debts[#debts + 1] = {state[place], format('%.17g', (state[place + 1] - time) / 1e6 * state[place + 2])}
         end
     end
-    return {'limiter', {{format('%.17g', math.max(0, held_until - now) / 1e6), format('%.17g', held / 1e6), debts}}, ''}
+    return {'limiter', {{format('%.17g', math.max(0, held_until - numbers.now) / 1e6), format('%.17g', held / 1e6), debts}}, ''}
 end
 
-if ARGV[8] ~= '' and not process_of(ARGV[8]) then
+if ARGV[8] ~= '' and not session_items.process_of(ARGV[8]) then
     return 'gone'
 end
+local answer = indexes.by_name[ARGV[3]](ARGV[4])
+changes.save_numbers()
+return steps.is_unfinished and 'more' or answer

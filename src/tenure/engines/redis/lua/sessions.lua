@@ -1,6 +1,11 @@
 -- Sessions: life signs. `<session>:session` is a hash {process, ttl, number}. No two sessions have the same
 -- number. ARGV[3] is the operation.
--- Reads: now, set_due
+local due = require('due')
+local numbers = require('numbers')
+
+if numbers.is_due then
+    return 'more'
+end
 
 local operations = {}
 
@@ -11,8 +16,8 @@ local function allow_beyond_maxmemory()
 end
 
 local function renew(session, ttl)
-    call('ZADD', P .. 'sessions', now + ttl, session)
-    set_due()
+    call('ZADD', P .. 'sessions', numbers.now + ttl, session)
+    due.set_due()
     return 'ok'
 end
 

@@ -1,7 +1,12 @@
 -- Looking around: the names of what there is of a kind, what a session has, and what the server says of itself. ARGV is that
 -- of `scan.lua`.
--- Reads: CAP, now, process_of, read_claimer
--- Writes: operations
+local claims = require('claims')
+local indexes = require('indexes')
+local numbers = require('numbers')
+local session_items = require('session_items')
+local steps = require('steps')
+
+local survey = {}
 
 local function starts_with(text, prefix)
     return sub(text, 1, #prefix) == prefix
@@ -53,11 +58,11 @@ local function queues(prefix, after, limit)
         end
         local found = call('ZRANGE', part, start, start + limit - 1, 'WITHSCORES')
         for i = 1, #found, 2 do
-            if #names == limit or checked == 4 * CAP then
+            if #names == limit or checked == 4 * steps.most then
                 return names, number .. ' ' .. (found[i - 2] or '')
             end
             checked = checked + 1
-            if starts_with(found[i], prefix) and tonumber(found[i + 1]) > now then
+            if starts_with(found[i], prefix) and tonumber(found[i + 1]) > numbers.now then
                 names[#names + 1] = found[i]
             end
         end
@@ -103,7 +108,7 @@ local function holds(prefix, after, limit)
 end
 
 for kind, names in pairs({holds = holds, pools = pools, queues = queues, sessions = sessions}) do
-    operations[kind] = function()
+    indexes.by_name[kind] = function()
         local found, last = names(ARGV[7], ARGV[5], tonumber(ARGV[6]))
         return {kind, found, last}
     end
@@ -118,7 +123,7 @@ function shows.hold(key, name)
 end
 
 function shows.claim(pool, name)
-    local claimer = read_claimer(pool, name)
+    local claimer = claims.read_claimer(pool, name)
     return claimer and claimer.resource, claimer and claimer.token
 end
 
@@ -132,8 +137,8 @@ local FAMILIES = {
 
 -- Of each item the family, key, name, 1 if it is held, and its token; then the process of the session. To go on, the place
 -- in the items of the session, and for tasks the last token. unknown
-function operations.session(session)
-    local process = process_of(session)
+function indexes.by_name.session(session)
+    local process = session_items.process_of(session)
     if not process then
         return 'unknown'
     end
@@ -177,6 +182,8 @@ function operations.session(session)
 end
 
 -- The time, what INFO says, how much cannot be read.
-function operations.health()
-    return {'health', {{now, call('INFO'), call('SCARD', P .. 'unreadable')}}, ''}
+function indexes.by_name.health()
+    return {'health', {{numbers.now, call('INFO'), call('SCARD', P .. 'unreadable')}}, ''}
 end
+
+return survey

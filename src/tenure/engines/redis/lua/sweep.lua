@@ -2,25 +2,44 @@
 -- resources that have rested, each in the order of their times.
 --
 -- ARGV: a session to be ended after that, whatever its time, or nothing -> ok, gone (no such session), more
--- Reads: cold, compare_on, end_rest, end_task, ending_of, families, forget_taker, groups, is_late, leave_lessees,
---     made_families, notify_watchers, now, offer_tasks, purge_dead_letter, read_queue, read_task, remove_claim,
---     remove_hold, save_numbers, save_queue, serve_key, set_due, step, unlease, unsubscribe, write, write_endings
--- Writes: is_unfinished, newly_takeable
+local changes = require('changes')
+local claims = require('claims')
+local dead_letters = require('dead_letters')
+local due = require('due')
+local endings = require('endings')
+local hold_line = require('hold_line')
+local numbers = require('numbers')
+local queues = require('queues')
+local session_items = require('session_items')
+local steps = require('steps')
+local takers = require('takers')
+local tasks = require('tasks')
+local watchers = require('watchers')
+
+-- Take one of the steps; false if there is none left.
+local function step()
+    if steps.left > 0 then
+        steps.left = steps.left - 1
+        return true
+    end
+    steps.is_unfinished = true
+    return false
+end
 
 local droppers = {}
 
 function droppers.hold(of, holder)
-    remove_hold(sub(of, #P + 1, -#':holders' - 1), holder)
+    hold_line.remove_hold(sub(of, #P + 1, -#':holders' - 1), holder)
 end
 
 function droppers.claim(pool, holder)
-    remove_claim(pool, holder, true)
+    claims.remove_claim(pool, holder, true)
 end
 
 function droppers.producer(name, producer)
-    local queue = read_queue(name)
-    cold().remove_producer(queue, producer)
-    save_queue(queue)
+    local queue = queues.read_queue(name)
+    require('producers').remove_producer(queue, producer)
+    queues.save_queue(queue)
 end
 
 -- The two names in the item of a session.
@@ -36,28 +55,28 @@ end
 
 -- Write what has changed in the queues of the families of tasks.
 local function save_families()
-    newly_takeable = 0
-    if made_families then
-        families().close()
+    takers.newly_takeable = 0
+    if package.loaded.families then
+        require('families').close()
     end
 end
 
 -- The first of the tasks of a queue that the session has.
 local function drop_task(session, name)
-    local queue = read_queue(name)
+    local queue = queues.read_queue(name)
     local task_id = call('ZRANGE', P .. session .. ' ' .. name .. ':leases', 0, 0)[1]
     if not task_id then
-        return leave_lessees(queue, session)
+        return takers.leave_lessees(queue, session)
     end
-    local task = read_task(queue, task_id)
+    local task = tasks.read_task(queue, task_id)
     if not task then
         return set_aside(P .. session .. ' ' .. name .. ':leases', task_id)
     end
-    unlease(queue, task)
+    endings.unlease(queue, task)
     local limit, dead_ttl = match(task.limit, '^(%d+) (%d*)$')
     local silent = (task.deliveries or 0) - (task.attempts or 0)
     local state, result, ttl = nil, '', nil
-    if is_late(task) then
+    if tasks.is_late(task) then
         state, ttl = 'expired', 3600e6
     elseif task.stop then
         state, ttl = 'cancelled', task.stop >= 0 and task.stop or nil
@@ -68,22 +87,22 @@ local function drop_task(session, name)
         state, ttl = 'dead', tonumber(dead_ttl)
     end
     if task.kin then
-        write()
-        families().settle_so(queue, task, {state = state, result = result, ttl = ttl, since = task.since})
+        tasks.write()
+        require('families').settle_so(queue, task, {state = state, result = result, ttl = ttl, since = task.since})
     elseif state then
-        end_task(queue, task, state, result, ttl)
+        endings.end_task(queue, task, state, result, ttl)
     else
-        cold().return_task(queue, task, task.since)
+        require('order').return_task(queue, task, task.since)
     end
     if queue.grouped > 0 then
-        groups().refund_turn(queue, task.group)
+        require('groups').refund_turn(queue, task.group)
     end
-    write_endings()
-    offer_tasks(queue, newly_takeable)
+    endings.write_endings()
+    takers.offer_tasks(queue, takers.newly_takeable)
     if call('EXISTS', P .. session .. ' ' .. name .. ':leases') == 0 then
-        leave_lessees(queue, session)
+        takers.leave_lessees(queue, session)
     end
-    save_queue(queue)
+    queues.save_queue(queue)
     save_families()
 end
 
@@ -92,11 +111,11 @@ local function drop_item(session, item)
     if family == 'tasks' then
         drop_task(session, sub(item, 7))
     elseif family == 'taker' then
-        local queue = read_queue(sub(item, 7))
-        forget_taker(queue, session)
-        save_queue(queue)
+        local queue = queues.read_queue(sub(item, 7))
+        takers.forget_taker(queue, session)
+        queues.save_queue(queue)
     elseif family == 'watch' or family == 'follow' then
-        unsubscribe(session, sub(item, #family + 2), family)
+        session_items.unsubscribe(session, sub(item, #family + 2), family)
     else
         droppers[family](names(item))
     end
@@ -146,17 +165,17 @@ end
 local function serve_unserved()
     for _, key in ipairs(call('SMEMBERS', P .. 'unserved')) do
         call('SREM', P .. 'unserved', key)
-        serve_key(key)
+        hold_line.serve_key(key)
     end
-    local name = not is_unfinished and call('SMEMBERS', P .. 'unadmitted')[1]
+    local name = not steps.is_unfinished and call('SMEMBERS', P .. 'unadmitted')[1]
     if name then
-        local queue = read_queue(name)
+        local queue = queues.read_queue(name)
         call('SREM', P .. 'unadmitted', name)
-        cold().admit_everywhere(queue)
-        save_queue(queue)
-        is_unfinished = call('EXISTS', P .. 'unadmitted') == 1
+        require('producers').admit_everywhere(queue)
+        queues.save_queue(queue)
+        steps.is_unfinished = call('EXISTS', P .. 'unadmitted') == 1
     end
-    return not is_unfinished
+    return not steps.is_unfinished
 end
 
 -- Hint more of the sessions that watch an object with many watches.
@@ -164,7 +183,7 @@ local function notify_unnotified()
     local text = call('SMEMBERS', P .. 'unnotified')[1]
     if text then
         call('SREM', P .. 'unnotified', text)
-        notify_watchers(unpack(cjson.decode(text)))
+        watchers.notify_watchers(unpack(cjson.decode(text)))
     end
     return call('EXISTS', P .. 'unnotified') == 0
 end
@@ -174,7 +193,7 @@ local function offer_unoffered()
     local text = call('SMEMBERS', P .. 'unoffered')[1]
     if text then
         call('SREM', P .. 'unoffered', text)
-        compare_on(unpack(cjson.decode(text)))
+        claims.compare_on(unpack(cjson.decode(text)))
     end
     return call('EXISTS', P .. 'unoffered') == 0
 end
@@ -182,12 +201,12 @@ end
 -- Visit the members of a sorted set whose time has come, in order; false if `visit` says so, or the steps did not suffice.
 local function each_due(set_name, visit)
     local key = P .. set_name
-    local member = call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, 1)[1]
+    local member = call('ZRANGEBYSCORE', key, '-inf', numbers.now, 'LIMIT', 0, 1)[1]
     while member do
         if visit(member) == false then
             return false
         end
-        member = call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, 1)[1]
+        member = call('ZRANGEBYSCORE', key, '-inf', numbers.now, 'LIMIT', 0, 1)[1]
         if member and not step() then
             return false
         end
@@ -197,53 +216,53 @@ end
 
 -- A task, or a dead letter.
 local function expire_task(member)
-    local queue, task_id = read_queue(sub(member, 15)), sub(member, 1, 14)
-    local task = read_task(queue, task_id)
+    local queue, task_id = queues.read_queue(sub(member, 15)), sub(member, 1, 14)
+    local task = tasks.read_task(queue, task_id)
     local found = not task and call('HMGET', queue.key .. ':' .. task_id, 'state', 'ended')
     if found and found[1] ~= 'dead' then
         set_aside(P .. 'expiring', member)
     elseif found then
-        local _, seq = ending_of(found[2])
-        purge_dead_letter(queue, task_id, seq)
-    elseif not is_late(task) and (task.token or (task.kin or '1') ~= '1') then
-        cold().look_at(queue, task, tonumber(task.deadline or nil)) -- it began before its time came
+        local _, seq = dead_letters.ending_of(found[2])
+        dead_letters.purge_dead_letter(queue, task_id, seq)
+    elseif not tasks.is_late(task) and (task.token or (task.kin or '1') ~= '1') then
+        require('order').look_at(queue, task, tonumber(task.deadline or nil)) -- it began before its time came
     else
         if task.token or task.kin then
-            cold().look_at(queue, task, nil)
+            require('order').look_at(queue, task, nil)
         end
         if task.kin then
-            families().cancel(queue, task, 3600e6, 'expired')
+            require('families').cancel(queue, task, 3600e6, 'expired')
         elseif task.token then
-            cold().request_stop(queue, task, 3600e6)
+            require('order').request_stop(queue, task, 3600e6)
         else
-            cold().dequeue(queue, task)
-            end_task(queue, task, 'expired', '', 3600e6)
+            require('order').dequeue(queue, task)
+            endings.end_task(queue, task, 'expired', '', 3600e6)
         end
-        write_endings()
-        offer_tasks(queue, newly_takeable)
+        endings.write_endings()
+        takers.offer_tasks(queue, takers.newly_takeable)
     end
-    save_queue(queue)
+    queues.save_queue(queue)
     save_families()
 end
 
 -- Visit children that are to be cancelled, if it is time for that.
 local function sweep_families()
     local time = call('EXISTS', P .. 'sweeping') == 1 and tonumber(call('HGET', P .. 'state', 'sweep_at') or 0)
-    if time and time <= now then
-        families().sweep()
+    if time and time <= numbers.now then
+        require('families').sweep()
     end
     save_families()
     return true
 end
 
 local function time_out(member)
-    families().time_out(member)
+    require('families').time_out(member)
     save_families()
 end
 
 local function end_rest_of(member)
     local pool, resource = match(member, '^(.*)\255(.*)$')
-    if not pool or not end_rest(pool, resource) then
+    if not pool or not claims.end_rest(pool, resource) then
         set_aside(P .. 'cooling', member)
     end
 end
@@ -262,6 +281,6 @@ if session and answer == 'ok' then
         sweep_families()
     end
 end
-save_numbers()
-set_due()
-return is_unfinished and 'more' or answer
+changes.save_numbers()
+due.set_due()
+return steps.is_unfinished and 'more' or answer

@@ -1,34 +1,36 @@
 -- Takers. `takers` is a sorted set of the sessions that are idle, `wants` a hash of how much each wants.
--- Reads: detach, paced, set
--- Writes: id
+local numbers = require('numbers')
+local queues = require('queues')
 
-local newly_takeable = 0 -- how many tasks can be taken now and could not be before the operation
+local takers = {}
+
+takers.newly_takeable = 0 -- how many tasks can be taken now and could not be before the operation
 
 -- -> how much it wanted
-local function forget_taker(queue, session)
+function takers.forget_taker(queue, session)
     local want = tonumber(call('HGET', queue.key .. ':wants', session))
     call('HDEL', queue.key .. ':wants', session)
     call('ZREM', queue.key .. ':takers', session)
-    detach(session, 'taker ' .. queue.name)
-    set(queue, 'takers', queue.takers - 1)
+    call('ZREM', P .. session .. ':items', 'taker ' .. queue.name)
+    queues.set(queue, 'takers', queue.takers - 1)
     return want
 end
 
 -- The session is idle until it gets so many tasks.
-local function add_taker(queue, session, want)
+function takers.add_taker(queue, session, want)
     if call('HSET', queue.key .. ':wants', session, want) == 1 then
-        id = id + 1
-        set(queue, 'takers', queue.takers + 1)
-        call('ZADD', P .. session .. ':items', 5e15 + id, 'taker ' .. queue.name)
-        call('ZADD', queue.key .. ':takers', id, session)
+        numbers.id = numbers.id + 1
+        queues.set(queue, 'takers', queue.takers + 1)
+        call('ZADD', P .. session .. ':items', 5e15 + numbers.id, 'taker ' .. queue.name)
+        call('ZADD', queue.key .. ':takers', numbers.id, session)
     end
 end
 
 -- Have as many idle takers ask as are needed for `count` tasks.
-local function hint_takers(queue, count)
+function takers.hint_takers(queue, count)
     while count > 0 and queue.takers > 0 and queue.paused == 0 do
         local session = call('ZRANGE', queue.key .. ':takers', 0, 0)[1]
-        count = count - forget_taker(queue, session)
+        count = count - takers.forget_taker(queue, session)
         local process = call('HGET', P .. session .. ':session', 'process')
         call(PUBLISH, CHANNEL .. process, cjson.encode({queue.name, '', 'ready'}))
     end
@@ -36,13 +38,15 @@ end
 
 -- Hint idle takers that `count` more tasks can be taken, as many takers as are needed. A queue with a pace hints one:
 -- whoever takes something has the next one hinted.
-local function offer_tasks(queue, count)
-    local open = paced[queue] and paced[queue].open
-    hint_takers(queue, open and math.min(count, open) or count)
+function takers.offer_tasks(queue, count)
+    local open = queues.paced[queue] and queues.paced[queue].open
+    takers.hint_takers(queue, open and math.min(count, open) or count)
 end
 
 -- The session has no more tasks of the queue.
-local function leave_lessees(queue, session)
+function takers.leave_lessees(queue, session)
     call('SREM', queue.key .. ':lessees', session)
-    detach(session, 'tasks ' .. queue.name)
+    call('ZREM', P .. session .. ':items', 'tasks ' .. queue.name)
 end
+
+return takers

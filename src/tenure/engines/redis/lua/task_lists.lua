@@ -1,25 +1,28 @@
 -- The orders of the tasks of a queue, as they are listed and moved.
--- Reads: PART, cold, groups, now, offer_tasks
--- Writes: newly_takeable
+local endings = require('endings')
+local numbers = require('numbers')
+local order = require('order')
+local takers = require('takers')
 
-local R = cold()
-local MOST = 1024 -- how many records are read for a page, those that have expired included
+local task_lists = {}
+
+task_lists.MOST = 1024 -- how many records are read for a page, those that have expired included
 
 -- The id of a task as its key has it: 14 hexadecimal digits, which take less memory than 16 decimal ones.
-local function digits(number)
+function task_lists.digits(number)
     return format('%014x', number)
 end
 
 -- Visit the ids in the list of a state above a seq, in order, until `visit` says true -> the last seq, if there may be more
-local function walk_endings(queue, state, after, visit)
+function task_lists.walk_endings(queue, state, after, visit)
     local list, checked = queue.key .. ':' .. state, 0
-    for _, number in ipairs(call('ZRANGEBYSCORE', list, math.floor((after + 1) / PART), '+inf')) do
+    for _, number in ipairs(call('ZRANGEBYSCORE', list, math.floor((after + 1) / endings.PART), '+inf')) do
         local part = list .. ':' .. number
         repeat
             local some = call('ZRANGEBYSCORE', part, format('(%d', after), '+inf', 'WITHSCORES', 'LIMIT', 0, 64)
             for i = 1, #some, 2 do
                 after, checked = tonumber(some[i + 1]), checked + 1
-                if visit(some[i], after) or checked == MOST then
+                if visit(some[i], after) or checked == task_lists.MOST then
                     return after
                 end
             end
@@ -28,7 +31,7 @@ local function walk_endings(queue, state, after, visit)
 end
 
 -- Where a member stands in a sorted set, or would stand.
-local function place_of(key, score, member)
+function task_lists.place_of(key, score, member)
     local place = call('ZRANK', key, member)
     if place and tonumber(call('ZSCORE', key, member)) == tonumber(score) then
         return place + 1
@@ -41,7 +44,7 @@ local function place_of(key, score, member)
     return place
 end
 
-local function page_from(key, start, limit)
+function task_lists.page_from(key, start, limit)
     return call('ZRANGE', key, start, start + limit - 1, 'WITHSCORES')
 end
 
@@ -66,12 +69,12 @@ end
 
 -- The first tasks that wait behind a place in the order, {priority, since, id, group} -> some of them, in order; nil
 -- while too many delayed ones are due and not yet ready
-local function waiting(queue, place, limit)
-    local due_ids = call('ZRANGEBYSCORE', queue.key .. ':delayed', '-inf', now, 'WITHSCORES', 'LIMIT', 0, 257)
+function task_lists.waiting(queue, place, limit)
+    local due_ids = call('ZRANGEBYSCORE', queue.key .. ':delayed', '-inf', numbers.now, 'WITHSCORES', 'LIMIT', 0, 257)
     if #due_ids == 514 then
-        R.promote(queue, 256)
-        offer_tasks(queue, newly_takeable)
-        newly_takeable = 0
+        order.promote(queue, 256)
+        takers.offer_tasks(queue, takers.newly_takeable)
+        takers.newly_takeable = 0
         return
     end
     local found = {}
@@ -88,25 +91,29 @@ local function waiting(queue, place, limit)
     local priority, since, task_id = unpack(place or {})
     local in_plain = not place or place[4] == ''
     if in_plain and queue.ranked > 0 then
-        local start = place and place_of(queue.key .. ':ranked', priority, format('%016d', since) .. task_id) or 0
-        local some = page_from(queue.key .. ':ranked', start, limit)
+        local start = place and task_lists.place_of(queue.key .. ':ranked', priority, format('%016d', since) .. task_id) or 0
+        local some = task_lists.page_from(queue.key .. ':ranked', start, limit)
         for i = 1, #some, 2 do
             add_task(tonumber(some[i + 1]), tonumber(sub(some[i], 1, 16)), sub(some[i], 17), '')
         end
     end
     if in_plain and (not place or priority <= 0) then
-        local start = priority == 0 and place_of(queue.key .. ':ready', since, task_id) or 0
-        local some = page_from(queue.key .. ':ready', start, limit)
+        local start = priority == 0 and task_lists.place_of(queue.key .. ':ready', since, task_id) or 0
+        local some = task_lists.page_from(queue.key .. ':ready', start, limit)
         for i = 1, #some, 2 do
             add_task(0, tonumber(some[i + 1]), some[i], '')
         end
     end
     if queue.grouped > 0 then
-        local G = groups()
-        local from = in_plain and '-' or '(' .. G.prefix_of(place[4]) .. G.rank_of(-priority) .. format('%016d', since) .. task_id
+        local groups = require('groups')
+        local from = '-'
+        if not in_plain then
+            local its_place = groups.rank_of(-priority) .. format('%016d', since) .. task_id
+            from = '(' .. groups.prefix_of(place[4]) .. its_place
+        end
         for _, member in ipairs(call('ZRANGEBYLEX', queue.key .. ':turns', from, '+', 'LIMIT', 0, limit)) do
-            local group, rest = G.split_member(member)
-            add_task(-G.priority_of(sub(rest, 1, 16)), tonumber(sub(rest, 17, 32)), sub(rest, 33), group)
+            local group, rest = groups.split_member(member)
+            add_task(-groups.priority_of(sub(rest, 1, 16)), tonumber(sub(rest, 17, 32)), sub(rest, 33), group)
         end
     end
     table.sort(found, function(one, other) return is_behind(other, one) end)
@@ -115,3 +122,5 @@ local function waiting(queue, place, limit)
     end
     return found
 end
+
+return task_lists

@@ -17,11 +17,13 @@
 -- `keys` is a hash of key -> id, of unfinished tasks; the name of the queue, byte 255 and a key name a text, until
 -- when a task has the key and its id, which expires then. Of the shard: `expiring`, a sorted set of tasks and dead
 -- letters by the time when they expire or are late; of a session: `stops`.
--- Reads: now
+local numbers = require('numbers')
+
+local tasks = {}
 
 local adding, removing = {}, {} -- to sorted sets: scores and members; members
 
-local function add_soon(key, score, member)
+function tasks.add_soon(key, score, member)
     local some = adding[key]
     if not some then
         some = {}
@@ -30,7 +32,7 @@ local function add_soon(key, score, member)
     some[#some + 1], some[#some + 2] = score, member
 end
 
-local function remove_soon(key, member)
+function tasks.remove_soon(key, member)
     local some = removing[key]
     if not some then
         some = {}
@@ -39,7 +41,7 @@ local function remove_soon(key, member)
     some[#some + 1] = member
 end
 
-local function write()
+function tasks.write()
     for key, some in pairs(removing) do
         call('ZREM', key, unpack(some))
         removing[key] = nil
@@ -51,14 +53,14 @@ local function write()
 end
 
 -- The stored fields of a task that has not ended, or nil.
-local function read_task(queue, task_id)
+function tasks.read_task(queue, task_id)
     local task = {id = task_id, hash = queue.key .. ':' .. task_id, priority = 0, group = ''}
     local text, more = call('HGET', task.hash, 'lease'), '1'
     if text then
         task.token, task.since, task.limit, task.keep, more, task.deliveries, task.attempts, task.session, task.group =
             match(text, '^(%d+) (%d+) (%d+ %d*) (%d) (%d) (%d+) (%d+) ([^\255]*)\255?(.*)$')
         task.keep = task.keep == '1'
-        task.since = math.min(task.since, now) -- a clock that was set back delays no task that was ready
+        task.since = math.min(task.since, numbers.now) -- a clock that was set back delays no task that was ready
     end
     if more == '1' then
         task.more = true
@@ -79,6 +81,8 @@ local function read_task(queue, task_id)
 end
 
 -- Whether the deadline of a task has passed.
-local function is_late(task)
-    return task.deadline and tonumber(task.deadline) <= now
+function tasks.is_late(task)
+    return task.deadline and tonumber(task.deadline) <= numbers.now
 end
+
+return tasks

@@ -1,7 +1,11 @@
 -- An arrival joined the line: if it completes the parties, all are granted at once. The tokens follow one another from a
--- multiple of `capacity`. `nth` is the number of those that wait, `last` the last token of the shard.
--- Reads: HOLDERS, WAITING, capacity, holder, key, notify_watchers
-local function gather(nth, last, again)
+-- multiple of `capacity`. `capacity` is a text, `nth` the number of those that wait, `last` the last token of the shard.
+local watchers = require('watchers')
+
+local meetings = {}
+
+function meetings.gather(key, holder, capacity, nth, last, again)
+    local HOLDERS, WAITING = P .. key .. ':holders', P .. key .. ':waiting'
     local meeting = call('HGET', HOLDERS, 'meeting')
     if not meeting then
         last = last >= NOW and format('%016d', last + 1) or NOW
@@ -29,9 +33,11 @@ local function gather(nth, last, again)
             answer = 'granted ' .. its_token
         end
         if call('HGET', HOLDERS, 'watched') then
-            notify_watchers(HOLDERS, key, '', 'changed')
+            watchers.notify_watchers(HOLDERS, key, '', 'changed')
         end
     end
     call('HSET', P .. 'state', 'token', last)
     return answer
 end
+
+return meetings

@@ -1,3 +1,0 @@
-local function detach(session, item)
-    call('ZREM', P .. session .. ':items', item)
-end

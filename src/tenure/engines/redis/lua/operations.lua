@@ -1,3 +1,0 @@
--- The operations of a family, by name: `dispatch` calls one.
-
-local operations = {}
