@@ -38,7 +38,7 @@ class Memory:
             "sessions": state.sessions,
             "replies": state._replies,
             "watches": state.watches,
-            "processes": () if state.sessions else state._processes,
+            "processes": () if state.sessions else state.numbered,
             **{name: table.rows for name, table in state.tables.items()},
             **{
                 f"{name} {order}": rows.groups

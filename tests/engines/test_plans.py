@@ -10,6 +10,7 @@ import pytest
 
 from tenure.engines.rules import LAYOUTS
 from tenure.engines.sqlite import _sql
+from tenure.engines.sqlite._changes import updating
 from tenure.engines.sqlite._opening import create
 from tenure.engines.sqlite._tables import SqliteTable
 
@@ -95,12 +96,20 @@ def test_index_is_used(database, name):
     assert bool(sorts) == (name in SORTS), plan
 
 
-@pytest.mark.parametrize("name", ["groups.delete", "groups.find"])
-def test_several_rows_at_once_use_the_index(database, name):
-    sql = _sql.repeated(STATEMENTS[name], 3)
+@pytest.mark.parametrize(
+    ("sql", "table", "key"),
+    [
+        (STATEMENTS["groups.delete"], "task_group", "PRIMARY KEY (queue=? AND name=?)"),
+        (STATEMENTS["groups.find"], "task_group", "PRIMARY KEY (queue=? AND name=?)"),
+        (updating(("place", "ready_at", "token")), "task", "INTEGER PRIMARY KEY (rowid=?)"),
+    ],
+    ids=["delete", "find", "update"],
+)
+def test_several_rows_at_once_use_the_index(database, sql, table, key):
+    sql = _sql.repeated(sql, 3)
     plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", [0] * sql.count("?"))]
-    (look,) = [step for step in plan if "task_group" in step]
-    assert look.startswith("SEARCH task_group USING PRIMARY KEY (queue=? AND name=?)"), plan
+    (look,) = [step for step in plan if step.split()[1] == table]
+    assert look.startswith(f"SEARCH {table} USING {key}"), plan
 
 
 def test_all_statements_are_known():
@@ -126,7 +135,6 @@ HOT = {
     "promote": "task_due (queue=? AND ready_at<?)",
     "leased": "INTEGER PRIMARY KEY (rowid=?)",
     "lease": "INTEGER PRIMARY KEY (rowid=?)",
-    "release": "INTEGER PRIMARY KEY (rowid=?)",
     "record": "INTEGER PRIMARY KEY (rowid=?)",
     "delete": "INTEGER PRIMARY KEY (rowid=?)",
     "owner": "task_key (queue=? AND key=?)",

@@ -51,7 +51,7 @@ class Admin:
         if isinstance(task, Ended) or task.place >= LEASED:
             return False
         if not op.moves:
-            self._rows.change(queue, task, op)
+            self._settling.edit(queue, task, op)
             return True
         queue.dequeue(task.place, task.group)
         task.place = LEASED  # in no order

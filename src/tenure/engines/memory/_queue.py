@@ -82,7 +82,7 @@ class Queue(rules.Queue):
         if task is None or task.place != WAITING or task.ready_at != rank[-2]:
             return False
         # a task that was replaced at once may be in another group now, or have another priority
-        return task.group == group and (len(rank) == 2 or task.new.priority == -rank[0])
+        return task.group == group and (len(rank) == 2 or task.priority == -rank[0])
 
     def _is_waiting(self, _: str, rank: Rank) -> bool:
         task = self.tasks.get(rank[-1])
@@ -97,7 +97,7 @@ class Queue(rules.Queue):
         if task.place == DELAYED:
             self._by_due.add((task.ready_at, task.id), self.delayed)
             return
-        rank = (-task.new.priority, task.ready_at, task.id)
+        rank = (-task.priority, task.ready_at, task.id)
         ready = self.group_rows.order_of(task.group)
         ready.by_priority.add(rank, self.waiting)
         if ready.by_age is not None:
@@ -145,7 +145,7 @@ class Queue(rules.Queue):
     def _rank(self, task: Task, state: str) -> Rank:
         match state:
             case "waiting":
-                return (task.group, -task.new.priority, task.ready_at, task.id)
+                return (task.group, -task.priority, task.ready_at, task.id)
             case "delayed":
                 return (task.ready_at, task.id)
             case "leased":

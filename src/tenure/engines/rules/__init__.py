@@ -16,7 +16,7 @@ from ._pages import Position, page_of, place_in
 from ._queues import DELAYED, ENDING, LEASED, SUSPENDED, WAITING, Queue
 from ._rates import LIMITER_WAITERS, LIMITERS
 from ._room import PRODUCERS
-from ._rows import Owner, Task, shown_state
+from ._rows import SHOWN, Owner, Task, shown_state
 from ._rules import Rules
 from ._settling import Settling
 from ._state import Counters, News
@@ -36,6 +36,7 @@ __all__ = (
     "FAMILIES",
     "LAYOUTS",
     "LEASED",
+    "SHOWN",
     "SUSPENDED",
     "WAITING",
     "Counters",

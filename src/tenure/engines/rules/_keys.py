@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tenure.engine as e
 
 from ._families import Families
 from ._queues import DELAYED, LEASED, SUSPENDED, WAITING, Queue
 from ._room import Room
-from ._rows import Owner, TaskRows, earlier
+from ._rows import Owner, Task, TaskRows, earlier
 from ._settling import Settling
 from ._state import State
+
+_AS_NEW: dict[str, Any] = {"attempts": 0, "deliveries": 0, "keep": False, "progress": b"", "failure": b""}
 
 
 class Keys:
@@ -36,7 +40,7 @@ class Keys:
         if new.on_duplicate == "refuse":
             return e.Duplicate(owner.id)
         if new.on_duplicate == "replace":
-            self._replace(owner.id, new)
+            self._replace(self._task(owner), new)
             if new.key_ttl is not None:
                 self._keep(key, owner.id, new.key_ttl)
         return owner.id
@@ -45,16 +49,23 @@ class Keys:
         """A new task has the key from now on; a leased former task does not go back, and another one ends."""
         former = self._owner(key)
         if former is not None and former.place is not None:
-            self._rows.supersede(self._queue, former.id)
+            owner = self._task(former)
+            self._rows.update(self._queue, owner, key=None)
+            if owner.stop is None:
+                self._rows.update(self._queue, owner, stop=0, stop_ttl=e.EXPIRED_TTL)
             if former.place != LEASED:
-                suspended = self._rows.replaceable(self._queue, former.id)
-                self._settling.cancel(self._queue, suspended, e.EXPIRED_TTL)
-                self._rows.write()
+                self._settling.cancel(self._queue, owner, e.EXPIRED_TTL)
         if new.key_ttl is not None:
             self._keep(key, task, new.key_ttl)
         elif former is not None:
-            self._rows.drop_key(self._queue, key)
+            self._rows.keep_key(self._queue, key, task, None)
         self._owners[key] = Owner(task, WAITING)
+
+    def _task(self, owner: Owner) -> Task:
+        """The unfinished task that has a key."""
+        task = self._rows.task(self._queue, owner.id)
+        assert task is not None
+        return task
 
     def _owner(self, key: str) -> Owner | None:
         if key not in self._owners:
@@ -72,11 +83,10 @@ class Keys:
         self._rows.keep_key(self._queue, key, task, until)
         self._queue.keep_until = max(self._queue.keep_until, until)
 
-    def _replace(self, task: int, new: e.NewTask) -> None:
+    def _replace(self, former: Task, new: e.NewTask) -> None:
         """A task that is not leased becomes the new one."""
         state, queue, now = self._state, self._queue, self._state.moment
-        former = self._rows.replaceable(queue, task)
-        group = former.group
+        task, group = former.id, former.group
         first_put = now if former.attempts or former.deliveries else former.first_put
         queue.dequeue(former.place, group)
         if new.group:
@@ -89,8 +99,20 @@ class Keys:
         place = queue.enqueue(task, new.group, ready_at, now)
         if former.kin:
             self._families.begin_anew(queue, task)
-        expires = earlier(expires, deadline)
-        self._rows.replace(queue, task, new, place, ready_at, expires, deadline, first_put)
+        self._rows.update(
+            queue,
+            former,
+            payload=new.payload,
+            priority=new.priority,
+            meta=new.meta,
+            group=new.group,
+            place=place,
+            ready_at=ready_at,
+            first_put=first_put,
+            expires=earlier(expires, deadline),
+            deadline=deadline,
+            **_AS_NEW,
+        )
         queue.due_is_known = False
         self._room.make_room(queue, group)
 

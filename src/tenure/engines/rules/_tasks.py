@@ -135,7 +135,7 @@ class Tasks:
         task = None if queue is None else self._rows.task(queue, op.id)
         if task is None or task.place != LEASED or task.token != op.token:
             return e.Reply.REFUSED
-        self._rows.set_progress(queue, op.id, op.data)
+        self._rows.update(queue, task, progress=op.data)
         return e.Reply.REQUESTED if task.stop else e.Reply.OK
 
     def get_result(self, op: e.GetResult) -> e.Outcome | e.Unfinished | e.Reply:
@@ -147,7 +147,8 @@ class Tasks:
             return e.Reply.UNKNOWN
         task = self._rows.task(queue, op.id)
         if task is None:
-            return self._rows.outcome(queue, op.id) or e.Reply.UNKNOWN
+            ended = self._rows.ended_record(queue, op.id)
+            return e.Outcome(ended.state, ended.result, ended.attempts) if ended else e.Reply.UNKNOWN
         if op.watch:
             state.watch_task("task", op.key, op.id, op.watch)
         return e.Unfinished(self._state_of(task), state.ask_again_in())

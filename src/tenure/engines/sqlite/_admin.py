@@ -62,7 +62,6 @@ class Admin:
         if task is None:
             return False
         self._settling.cancel(queue, task, op.ttl)
-        self._rows.write()
         return True
 
     def _postpone(self, queue: Queue, task_id: int, op: e.Move) -> bool:
@@ -71,7 +70,7 @@ class Admin:
         if task is None or task.place >= LEASED:
             return False
         if not op.moves:
-            self._rows.change(queue, task, op)
+            self._settling.edit(queue, task, op)
             return True
         queue.dequeue(task.place, task.group)
         if task.place == DELAYED:
@@ -81,7 +80,6 @@ class Admin:
         else:
             task.ready_at = min(task.ready_at, state.moment)
         self._settling.postpone(queue, task, op)
-        self._rows.write()
         return True
 
     def _purge(self, queue: Queue, task_id: int, op: e.Move) -> bool:
@@ -89,7 +87,6 @@ class Admin:
             if task.place >= LEASED:
                 return False
             self._settling.end_untaken(queue, task, "purged", None)
-            self._rows.write()
             return True
         state = self._state
         row = state.one(TASKS.ended_one, id=task_id, queue=queue.id, now=state.moment)

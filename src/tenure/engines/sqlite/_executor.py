@@ -124,7 +124,9 @@ class Executor:
         # concern it
         self._state.steps_left = self._state.cap
         self._clear_up()
-        return self._handlers[type(operation)](operation)
+        answer = self._handlers[type(operation)](operation)
+        self._rows.write()
+        return answer
 
     def _write(self, step: Callable[[], T]) -> tuple[T, set[str]]:
         """The return value of `step`, its effects written, and the other processes for which hints were written."""
@@ -158,6 +160,7 @@ class Executor:
             answer = self._handlers[type(operation)](operation)
             if state.soonest.sweep is not None and state.soonest.sweep <= state.now:
                 self._rules.families.sweep()
+            self._rows.write()
         return e.Reply.MORE if state.unfinished else answer
 
     def _clear_up(self) -> None:
@@ -177,6 +180,7 @@ class Executor:
             due = getattr(state.soonest, what)
             if not state.unfinished and due is not None and due <= now:
                 clear_up()
+                self._rows.write()
 
     def _begin(self) -> None:
         self._db.execute("BEGIN IMMEDIATE")

@@ -11,8 +11,8 @@ from ._queue import Queue
 from ._sql import QUEUES, TASKS, joined
 from ._state import State, sooner
 
-_Kind = tuple[int, int, int, int | None, int | None, bytes, bytes | None]
-"""All of a new task but its payload and group: place, priority, ready_at, expires, deadline, meta and key."""
+_Kind = tuple[int, int, int, int | None, int | None, bool, bytes, bytes | None]
+"""All of a new task but its payload and group: place, priority, ready_at, expires, deadline, kin, meta and key."""
 
 
 class NewTasks:
@@ -33,7 +33,7 @@ class NewTasks:
     def expect_tasks(self, queue: Queue, requests: Sequence[e.PutRequest]) -> None:
         names = [task.group for request in requests for task in request.tasks if task.group]
         if names:
-            queue.group_rows.expect(names)
+            queue.groups.read(set(names))
 
     def add(
         self,
@@ -44,6 +44,8 @@ class NewTasks:
         ready_at: int,
         expires: int | None,
         deadline: int | None,
+        *,
+        kin: bool = False,
     ) -> None:
         if expires is not None:
             self._state.soonest.task = sooner(expires, self._state.soonest.task)
@@ -51,7 +53,7 @@ class NewTasks:
         if not self._kinds:
             self._first_id = task
         key = None if new.key is None else encoded_name(new.key)
-        self._kinds.append((place, new.priority, ready_at, expires, deadline, new.meta, key))
+        self._kinds.append((place, new.priority, ready_at, expires, deadline, kin, new.meta, key))
         self._groups.append(encoded_name(new.group) if new.group else b"")
         self._payloads.append(new.payload)
 
@@ -84,6 +86,7 @@ class NewTasks:
         ready_at: int,
         expires: int | None,
         deadline: int | None,
+        kin: bool,
         meta: bytes,
         _: bytes | None,
     ) -> None:
@@ -106,6 +109,7 @@ class NewTasks:
             ready_at=ready_at,
             expires=expires,
             deadline=deadline,
+            kin=kin,
             meta=meta,
             in_groups=int(in_groups),
             rows=str(rows),

@@ -32,7 +32,7 @@ class Queue(rules.Queue):
         self.has_groups = has_groups
         self.stored: tuple[Any, ...] = (queue, look_at, has_groups, *row)
         self.group_rows = GroupRows(state, queue)
-        self.groups = self.group_rows.read() if has_groups else Groups(self.group_rows)
+        self.groups = self.group_rows.grouping() if has_groups else Groups(self.group_rows)
         if self.revision:
             self.settings = state.settings(queue, self.revision)
 

@@ -7,7 +7,7 @@ once.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -79,6 +79,8 @@ class State:
         self._tables: dict[str, SqliteTable] = {}
         self._sweep_at = 0.0
         self._settings: dict[int, tuple[int, e.Settings]] = {}
+        self.write_tasks: Callable[[], None]
+        """Writes the changes of tasks, before a statement has to find them."""
 
     def settings(self, queue: int, revision: int) -> e.Settings:
         """The settings of a queue, as another transaction has left them."""
@@ -273,19 +275,11 @@ class State:
             for (process,) in watchers:
                 self.hint(process, key, "", notice)
 
-    def changed(self, tasks: list[int]) -> None:
-        """Hint those that follow these tasks."""
-        if self.following:
-            followers = self.all(SESSIONS.followers, tasks=str(tasks))
-            if followers:
-                self.run(SESSIONS.changed, tasks=str(tasks))
-            for key, task, process in followers:
-                self.hint(process, key, str(task), e.Notice.CHANGED)
-
-    def task_watchers(self, key: str, tasks: list[int]) -> dict[int, list[str]]:
-        """The processes that watch for the ends of these tasks."""
-        watchers: dict[int, list[str]] = {}
-        if self.watching:
-            for task, process in self.all(SESSIONS.task_watchers, key=key, tasks=str(tasks)):
-                watchers.setdefault(task, []).append(process)
-        return watchers
+    def fire(self, kind: str, tasks: list[int], notice: e.Notice) -> None:
+        """Hint those that watch these tasks for that."""
+        if self.following if kind == "change" else self.watching:
+            watchers = self.all(SESSIONS.task_watchers, kind=kind, tasks=str(tasks))
+            if watchers:
+                self.run(SESSIONS.fired_tasks, kind=kind, tasks=str(tasks))
+            for key, task, process in watchers:
+                self.hint(process, key, str(task), notice)
