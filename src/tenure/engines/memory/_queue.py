@@ -22,7 +22,7 @@ from ._task import Task
 class Queue(rules.Queue):
     """A queue with its tasks in their orders, and its keys, cursors and records."""
 
-    __slots__ = ("_by_age", "_by_due", "cursors", "group_rows", "kept", "keys", "record", "records", "tasks")
+    __slots__ = ("_by_age", "_by_due", "cursors", "group_rows", "kept", "keys", "records", "tasks")
 
     def __init__(self, name: str, state: State) -> None:
         super().__init__(name)
@@ -31,7 +31,6 @@ class Queue(rules.Queue):
         self.tasks: dict[int, Task] = {}
         self.records = Records(self)
         self.cursors: dict[str, bytes] = {}
-        self.record: dict[str, tuple[str, float, str]] = {}
         self.keys: dict[str, int] = {}
         self.kept: dict[str, float] = {}
         """Until when tasks have their keys at least, for those with a ttl."""
@@ -46,10 +45,6 @@ class Queue(rules.Queue):
     def is_used(self) -> bool:
         """True if the queue lasts, whatever the time; idle takers aside."""
         return self.is_kept or bool(self.cursors)
-
-    def forget_counts(self) -> None:
-        super().forget_counts()
-        self.record.clear()
 
     # keys
 
@@ -179,7 +174,7 @@ class Queues:
         queue = self._queues.get(name)
         if queue is not None:
             if queue.is_forgotten(self._state.now):
-                queue.forget_counts()
+                queue.forget_counts(self._state)
             self._due.add(name, queue.keep_until)
         return queue
 
@@ -220,5 +215,6 @@ class Queues:
             if len(queue.records) or queue.groups.idle:
                 return now
             if not queue.takers:
+                queue.forget_counts(self._state)
                 del self._queues[name]
         return queue.keep_until if queue.keep_until > now else None

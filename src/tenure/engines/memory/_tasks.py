@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Any
@@ -146,12 +146,6 @@ class TaskRows:
             queue.enter(task)
             moved.append((task.id, task.group))
         return len(moved), moved if queue.groups.named else ()
-
-    def settings(self, queue: Queue) -> dict[str, tuple[str, float, str]]:
-        return dict(queue.record)
-
-    def set_settings(self, queue: Queue, changes: Mapping[str, tuple[str, float, str]]) -> None:
-        queue.record.update(changes)
 
     def take(self, queue: Queue, session: Session, want: int) -> list[e.Taken]:
         tasks: list[e.Taken] = []

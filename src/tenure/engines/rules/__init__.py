@@ -13,7 +13,7 @@ from ._groups import Group, Groups, GroupSettings, Turn
 from ._holds import HOLDS, LINES, UNSERVED
 from ._names import decoded_name, encoded_name
 from ._pages import Position, page_of, place_in
-from ._queues import DELAYED, ENDING, LEASED, SUSPENDED, WAITING, Queue
+from ._queues import DELAYED, ENDING, LEASED, SETTINGS, SUSPENDED, WAITING, Queue
 from ._rates import LIMITER_WAITERS, LIMITERS
 from ._room import PRODUCERS
 from ._rows import SHOWN, Owner, Task, shown_state
@@ -26,7 +26,7 @@ from ._takers import TAKERS, Takers
 LAYOUTS = (
     *(LINES, HOLDS, UNSERVED, POOLS, RESOURCES, CLAIMERS),
     *(LIMITERS, LIMITER_WAITERS, PRODUCERS, TAKERS),
-    *(FAMILIES, ENTRIES),
+    *(FAMILIES, ENTRIES, SETTINGS),
 )
 """The tables of all rules."""
 
@@ -36,6 +36,7 @@ __all__ = (
     "FAMILIES",
     "LAYOUTS",
     "LEASED",
+    "SETTINGS",
     "SHOWN",
     "SUSPENDED",
     "WAITING",

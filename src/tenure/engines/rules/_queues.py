@@ -9,9 +9,24 @@ import tenure.engine as e
 
 from ._groups import Groups
 from ._state import Moment, State
+from ._tables import Layout, Order, Table
 
 WAITING, DELAYED, LEASED, SUSPENDED, ENDING = range(5)
 """The places of a task: in the order of the waiting tasks, in the order of the delayed tasks, in none."""
+
+
+@dataclass(slots=True)
+class StoredSetting:
+    """A field of the record of a queue: its value as text, since when it has had it, and who set it."""
+
+    queue: str
+    name: str
+    value: str
+    since: float
+    by: str
+
+
+SETTINGS = Layout("setting", StoredSetting, ("queue", "name"), name=Order(("queue",), ("name",)))
 
 
 @dataclass(slots=True)
@@ -96,12 +111,15 @@ class Queue:
         """Count a task that has ended in this state."""
         setattr(self, state, getattr(self, state) + 1)
 
-    def forget_counts(self) -> None:
+    def forget_counts(self, state: State) -> None:
         """Reset the counts and the settings, as an unused queue has them."""
         self.put = self.done = self.cancelled = self.expired = self.discarded = self.purged = 0
         if self.revision:
             self.revision, self.settings = 0, e.DEFAULTS
             self.groups.unset()
+            stored: Table[StoredSetting] = state.table(SETTINGS)
+            for setting in [*stored.each("name", self.name)]:
+                stored.remove(setting)
 
     def enqueue_new(self, task: int, group: str, ready_at: Moment, now: Moment) -> int:
         """A new task of a group enters an order; return its place."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -79,15 +79,7 @@ class TaskRows(Protocol):
     changes together writes what is left before it reads.
     """
 
-    # settings
-
-    def settings(self, queue: Any, /) -> dict[str, tuple[str, Moment, str]]:
-        """The record of a queue: of each field its value as text, since when it has had it, and who set it."""
-        ...
-
-    def set_settings(self, queue: Any, changes: Mapping[str, tuple[str, Moment, str]], /) -> None:
-        """Store fields of the record."""
-        ...
+    # cursors
 
     def cursor(self, queue: Any, name: str, /) -> bytes:
         """A position that a producer stored, or nothing."""

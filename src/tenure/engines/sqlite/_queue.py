@@ -34,7 +34,7 @@ class Queue(rules.Queue):
         self.group_rows = GroupRows(state, queue)
         self.groups = self.group_rows.grouping() if has_groups else Groups(self.group_rows)
         if self.revision:
-            self.settings = state.settings(queue, self.revision)
+            self.settings = state.settings(self.name, self.revision)
 
 
 class Queues:
@@ -60,8 +60,7 @@ class Queues:
                 if not (queue.has_groups or self._state.one(TASKS.any_kept_key, queue=queue.id)[0]):
                     del self._queues[queue.name]
                     self._state.run(QUEUES.delete, id=queue.id)
-                    if queue.revision:
-                        self._state.run(QUEUES.forget_settings, queue=queue.id)
+                    queue.forget_counts(self._state)
                     continue
                 queue.look_at = self._state.moment
             if queue.look_at is None and queue.keep_until > self._state.moment and self.is_idle(queue):
@@ -94,9 +93,7 @@ class Queues:
                 return None
             queue = self._queues[name] = Queue(self._state, *row)
         if (queue.put or queue.revision) and queue.keep_until <= self._state.moment and self.is_idle(queue):
-            if queue.revision:
-                self._state.run(QUEUES.forget_settings, queue=queue.id)
-            queue.forget_counts()
+            queue.forget_counts(self._state)
         return queue
 
     def get(self, name: str) -> Queue:

@@ -13,12 +13,12 @@ from math import inf
 from typing import Any
 
 import tenure.engine as e
-from tenure.engines.rules import Counters, Layout, News
+from tenure.engines.rules import SETTINGS, Counters, Layout, News
 
 from ._clock import FAR, Clocks, micros, moment, seconds
 from ._replies import CachedReplies
 from ._session import Session
-from ._sql import QUEUES, SESSIONS, repeated
+from ._sql import SESSIONS, repeated
 from ._tables import SqliteTable
 
 _MOST = 64
@@ -78,15 +78,16 @@ class State:
         self._processes: dict[int, str] = {}
         self._tables: dict[str, SqliteTable] = {}
         self._sweep_at = 0.0
-        self._settings: dict[int, tuple[int, e.Settings]] = {}
+        self._settings: dict[str, tuple[int, e.Settings]] = {}
         self.write_tasks: Callable[[], None]
         """Writes the changes of tasks, before a statement has to find them."""
 
-    def settings(self, queue: int, revision: int) -> e.Settings:
+    def settings(self, queue: str, revision: int) -> e.Settings:
         """The settings of a queue, as another transaction has left them."""
         known, settings = self._settings.get(queue, (0, e.DEFAULTS))
         if known != revision:
-            settings = e.settings_of([row[:2] for row in self.all(QUEUES.settings, queue=queue)])
+            stored = self.table(SETTINGS).each("name", queue)
+            settings = e.settings_of([(setting.name, setting.value) for setting in stored])
             self._settings[queue] = revision, settings
         return settings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -19,7 +19,7 @@ from ._new_tasks import NewTasks
 from ._queue import Queue, Queues
 from ._records import ended_record, seconds_left, unfinished_record
 from ._session import Session
-from ._sql import QUEUES, TASKS
+from ._sql import TASKS
 from ._state import State
 
 _PAGE = 64
@@ -43,15 +43,6 @@ class TaskRows(NewTasks, Keys, Changes):
         """Write what was changed: endings free keys that new tasks may have."""
         self.store()
         self.insert()
-
-    # settings
-
-    def settings(self, queue: Queue) -> dict[str, tuple[str, int, str]]:
-        return {name: (value, *row) for name, value, *row in self._state.all(QUEUES.settings, queue=queue.id)}
-
-    def set_settings(self, queue: Queue, changes: Mapping[str, tuple[str, int, str]]) -> None:
-        for name, (value, since, by) in changes.items():
-            self._state.run(QUEUES.set_setting, queue=queue.id, name=name, value=value, since=since, by=by)
 
     # orders
 

@@ -22,19 +22,6 @@ UPDATE queue SET paused = :paused, revision = :revision, live = :live, waiting =
   lasting = :lasting, suspended = :suspended, ending = :ending, keep_until = :keep_until, look_at = :look_at, has_groups = :has_groups
 WHERE id = :id
 
--- settings: The record of the settings.
--- in: queue
--- out: name, value, since when, who set it
-SELECT name, value, since, by FROM setting WHERE queue = :queue
-
--- set_setting: Store a field of the record.
--- in: queue, name, value, since, by
-REPLACE INTO setting VALUES (:queue, :name, :value, :since, :by)
-
--- forget_settings: Forget the record.
--- in: queue
-DELETE FROM setting WHERE queue = :queue
-
 -- delete: Forget a queue.
 -- in: id
 DELETE FROM queue WHERE id = :id

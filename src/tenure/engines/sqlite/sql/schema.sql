@@ -82,16 +82,6 @@ CREATE TABLE queue (
 -- queue_look: Queues that may be forgotten from then on.
 CREATE INDEX queue_look ON queue (look_at) WHERE look_at IS NOT NULL
 
--- setting: A field of the record of a queue's settings, as a JSON text.
-CREATE TABLE setting (
-  queue INTEGER NOT NULL,
-  name TEXT NOT NULL,
-  value TEXT NOT NULL,
-  since INTEGER NOT NULL,
-  by TEXT NOT NULL,
-  PRIMARY KEY (queue, name)
-) WITHOUT ROWID
-
 -- cursor: Positions that producers stored along with their tasks.
 CREATE TABLE cursor (
   queue INTEGER NOT NULL,
