@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 import tenure.engine as e
-from tenure.engines.rules import LEASED, Families, Settling, Takers
+from tenure.engines.rules import LEASED, Cursors, Families, Settling, Takers
 
 from ._queue import Queue, Queues
 from ._records import Ended
@@ -116,7 +116,7 @@ class Admin:
             dead=dead,
             groups=groups,
             oldest=now - queue.oldest(now),
-            cursors=tuple(sorted(queue.cursors.items())),
+            cursors=Cursors(self._state).each(op.key),
             ask_again_in=self._state.ask_again_in(),
             now=self._state.wall_time(),
             suspended=suspended,

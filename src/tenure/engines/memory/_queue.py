@@ -20,9 +20,9 @@ from ._task import Task
 
 
 class Queue(rules.Queue):
-    """A queue with its tasks in their orders, and its keys, cursors and records."""
+    """A queue with its tasks in their orders, and its keys and records."""
 
-    __slots__ = ("_by_age", "_by_due", "cursors", "group_rows", "kept", "keys", "records", "tasks")
+    __slots__ = ("_by_age", "_by_due", "group_rows", "kept", "keys", "records", "tasks")
 
     def __init__(self, name: str, state: State) -> None:
         super().__init__(name)
@@ -30,7 +30,6 @@ class Queue(rules.Queue):
         self.groups = Groups(self.group_rows)
         self.tasks: dict[int, Task] = {}
         self.records = Records(self)
-        self.cursors: dict[str, bytes] = {}
         self.keys: dict[str, int] = {}
         self.kept: dict[str, float] = {}
         """Until when tasks have their keys at least, for those with a ttl."""
@@ -39,12 +38,7 @@ class Queue(rules.Queue):
 
     def is_forgotten(self, now: float) -> bool:
         """True if nothing keeps the queue; idle takers do not."""
-        return self.keep_until <= now and not self.is_used
-
-    @property
-    def is_used(self) -> bool:
-        """True if the queue lasts, whatever the time; idle takers aside."""
-        return self.is_kept or bool(self.cursors)
+        return self.keep_until <= now and not self.is_kept
 
     # keys
 
@@ -197,7 +191,7 @@ class Queues:
         return [
             name
             for name, queue in queues
-            if (queue.put or queue.revision or queue.is_used) and not queue.is_forgotten(now)
+            if (queue.put or queue.revision or queue.is_kept) and not queue.is_forgotten(now)
         ]
 
     def __iter__(self) -> Iterator[Queue]:

@@ -46,13 +46,7 @@ class TaskRows:
         self._keys_due = Due(self._check_key)
         self._families = state.table(FAMILIES)
 
-    def write(self) -> None:
-        """Changes count at once: there is nothing to write."""
-
     # new tasks
-
-    def expect_tasks(self, queue: Queue, requests: Sequence[e.PutRequest]) -> None:
-        """There is nothing to be read."""
 
     def add(
         self,
@@ -92,15 +86,6 @@ class TaskRows:
             self._look_at(task, task.expires)
         if self._state.watches and not SHOWN.isdisjoint(fields):
             self._changed(task)
-
-    def cursor(self, queue: Queue, name: str) -> bytes:
-        return queue.cursors.get(name, b"")
-
-    def set_cursor(self, queue: Queue, name: str, value: bytes) -> None:
-        if value:
-            queue.cursors[name] = value
-        else:
-            queue.cursors.pop(name, None)
 
     # keys
 

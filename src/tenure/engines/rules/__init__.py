@@ -8,6 +8,7 @@ rules, and the conformance suite compares both.
 """
 
 from ._claims import CLAIMERS, POOLS, RESOURCES
+from ._cursors import CURSORS, Cursors
 from ._families import ENTRIES, FAMILIES, Families, forget_family, tree_of
 from ._groups import Group, Groups, GroupSettings, Turn
 from ._holds import HOLDS, LINES, UNSERVED
@@ -26,7 +27,7 @@ from ._takers import TAKERS, Takers
 LAYOUTS = (
     *(LINES, HOLDS, UNSERVED, POOLS, RESOURCES, CLAIMERS),
     *(LIMITERS, LIMITER_WAITERS, PRODUCERS, TAKERS),
-    *(FAMILIES, ENTRIES, SETTINGS),
+    *(FAMILIES, ENTRIES, SETTINGS, CURSORS),
 )
 """The tables of all rules."""
 
@@ -41,6 +42,7 @@ __all__ = (
     "SUSPENDED",
     "WAITING",
     "Counters",
+    "Cursors",
     "Families",
     "Group",
     "GroupSettings",

@@ -34,7 +34,8 @@ class Queue:
     """The settings and counts of a queue.
 
     `settings` are those of the record with this `revision`. `live` tasks are unfinished, `waiting` and `delayed` as
-    they stand in the orders; `stops` are the leased tasks that are to stop; `lasting` records are kept for good.
+    they stand in the orders; `stops` are the leased tasks that are to stop; `lasting` records are kept for good;
+    `cursors` are stored by producers.
     `known_due` is when the next delayed task is due, as long as `due_is_known`.
     """
 
@@ -59,6 +60,7 @@ class Queue:
     lasting: int = 0
     suspended: int = 0
     ending: int = 0
+    cursors: int = 0
     keep_until: Moment = 0
     groups: Groups = field(init=False)
     settings: e.Settings = field(init=False, default=e.DEFAULTS)
@@ -77,9 +79,9 @@ class Queue:
 
     @property
     def is_kept(self) -> bool:
-        """True if the queue lasts; time, idle takers and the cursors of producers aside."""
+        """True if the queue lasts, whatever the time; idle takers aside."""
         keeps = self.live or self.dead or self.lasting or self.producers or self.reserved or self.paused
-        return bool(keeps or self.groups.named)
+        return bool(keeps or self.cursors or self.groups.named)
 
     def keep_record(self, state: State) -> None:
         """The queue is used: its record, if it has one, lasts for `RECORD_TTL` at least."""

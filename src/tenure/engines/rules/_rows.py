@@ -79,26 +79,6 @@ class TaskRows(Protocol):
     changes together writes what is left before it reads.
     """
 
-    # cursors
-
-    def cursor(self, queue: Any, name: str, /) -> bytes:
-        """A position that a producer stored, or nothing."""
-        ...
-
-    def set_cursor(self, queue: Any, name: str, value: bytes, /) -> None:
-        """Store a position."""
-        ...
-
-    # what producers call
-
-    def write(self) -> None:
-        """Store what was changed."""
-        ...
-
-    def expect_tasks(self, queue: Any, requests: Sequence[e.PutRequest], /) -> None:
-        """Tasks of these requests will be put."""
-        ...
-
     # what is there
 
     def task(self, queue: Any, task: int, /) -> Task | None:

@@ -8,6 +8,7 @@ import tenure.engine as e
 from tenure.engines.rules import (
     DELAYED,
     LEASED,
+    Cursors,
     Families,
     Settling,
     Takers,
@@ -19,7 +20,7 @@ from tenure.engines.rules import (
 
 from ._clock import seconds
 from ._queue import Queue, Queues
-from ._sql import QUEUES, TASKS
+from ._sql import TASKS
 from ._state import State
 from ._tasks import TaskRows
 
@@ -153,7 +154,7 @@ class Admin:
             dead=dead,
             groups=unfinished,
             oldest=self._oldest(queue),
-            cursors=tuple(sorted(state.all(QUEUES.cursors, queue=queue.id))),
+            cursors=Cursors(state).each(op.key),
             ask_again_in=state.ask_again_in(),
             now=seconds(state.moment),
             suspended=suspended,

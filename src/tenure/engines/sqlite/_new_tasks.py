@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import tenure.engine as e
 from tenure.engines.rules import encoded_name
 
 from ._queue import Queue
-from ._sql import QUEUES, TASKS, joined
+from ._sql import TASKS, joined
 from ._state import State, sooner
 
 _Kind = tuple[int, int, int, int | None, int | None, bool, bytes, bytes | None]
@@ -29,11 +27,6 @@ class NewTasks:
     def begin(self) -> None:
         """Forget what a transaction that failed has left."""
         self._kinds, self._groups, self._payloads = [], [], []
-
-    def expect_tasks(self, queue: Queue, requests: Sequence[e.PutRequest]) -> None:
-        names = [task.group for request in requests for task in request.tasks if task.group]
-        if names:
-            queue.groups.read(set(names))
 
     def add(
         self,
@@ -56,16 +49,6 @@ class NewTasks:
         self._kinds.append((place, new.priority, ready_at, expires, deadline, kin, new.meta, key))
         self._groups.append(encoded_name(new.group) if new.group else b"")
         self._payloads.append(new.payload)
-
-    def cursor(self, queue: Queue, name: str) -> bytes:
-        row = self._state.one(QUEUES.cursor, queue=queue.id, name=name)
-        return b"" if row is None else row[0]
-
-    def set_cursor(self, queue: Queue, name: str, value: bytes) -> None:
-        if value:
-            self._state.run(QUEUES.set_cursor, queue=queue.id, name=name, value=value)
-        else:
-            self._state.run(QUEUES.remove_cursor, queue=queue.id, name=name)
 
     def insert(self) -> None:
         """Insert the new tasks."""
