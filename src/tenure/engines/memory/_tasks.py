@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set as AbstractSet
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Any
@@ -89,12 +89,13 @@ class TaskRows:
 
     # keys
 
-    def owner(self, queue: Queue, key: str) -> Owner | None:
-        owner = queue.owner(key, self._state.now)
-        if owner is None:
-            return None
-        task = queue.tasks.get(owner)
-        return Owner(owner, None) if task is None else Owner(owner, task.place, task.kin)
+    def owners(self, queue: Queue, keys: AbstractSet[str]) -> dict[str, Owner]:
+        owners: dict[str, Owner] = {}
+        for key in keys:
+            if (owner := queue.owner(key, self._state.now)) is not None:
+                task = queue.tasks.get(owner)
+                owners[key] = Owner(owner, None) if task is None else Owner(owner, task.place, task.kin)
+        return owners
 
     def keep_key(self, queue: Queue, key: str, task: int, until: float | None) -> None:
         if until is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Set as AbstractSet
 from typing import Any
 
 import tenure.engine as e
@@ -17,9 +18,17 @@ _AS_NEW: dict[str, Any] = {"attempts": 0, "deliveries": 0, "keep": False, "progr
 
 
 class Keys:
-    """The keys of one queue, during one operation."""
+    """The keys of new tasks of one queue, during one operation."""
 
-    def __init__(self, state: State, rows: TaskRows, room: Room, settling: Settling, queue: Queue) -> None:
+    def __init__(
+        self,
+        state: State,
+        rows: TaskRows,
+        room: Room,
+        settling: Settling,
+        queue: Queue,
+        tasks: Iterable[e.NewTask],
+    ) -> None:
         self._state = state
         self._settling = settling
         self._families: Families = settling.families
@@ -27,6 +36,8 @@ class Keys:
         self._room = room
         self._queue = queue
         self._owners: dict[str, Owner | None] = {}
+        if keys := {task.key for task in tasks if task.key is not None}:
+            self._read(keys)
 
     def is_new(self, key: str, new: e.NewTask) -> bool:
         """True if no task has this key, or the new task is put beside the task that has it."""
@@ -55,6 +66,7 @@ class Keys:
                 self._rows.update(self._queue, owner, stop=0, stop_ttl=e.EXPIRED_TTL)
             if former.place != LEASED:
                 self._settling.cancel(self._queue, owner, e.EXPIRED_TTL)
+                self._owners.clear()  # its parent may have a key, and go on
         if new.key_ttl is not None:
             self._keep(key, task, new.key_ttl)
         elif former is not None:
@@ -69,13 +81,16 @@ class Keys:
 
     def _owner(self, key: str) -> Owner | None:
         if key not in self._owners:
-            owner = self._rows.owner(self._queue, key)
-            if owner is not None and owner.kin and owner.place in (WAITING, DELAYED):
-                # it is replaced as if it was suspended if it has children
-                waits = self._families.unfinished(self._queue, owner.id)
-                owner = owner._replace(place=SUSPENDED) if waits else owner
-            self._owners[key] = owner
-        return self._owners[key]
+            self._read({key})
+        owner = self._owners[key]
+        if owner is not None and owner.kin and owner.place in (WAITING, DELAYED):
+            # it is replaced as if it was suspended if it has children
+            waits = self._families.unfinished(self._queue, owner.id)
+            return owner._replace(place=SUSPENDED) if waits else owner
+        return owner
+
+    def _read(self, keys: AbstractSet[str]) -> None:
+        self._owners.update({**dict.fromkeys(keys), **self._rows.owners(self._queue, keys)})
 
     def _keep(self, key: str, task: int, ttl: float) -> None:
         """Keep the key for the task for at least so long."""

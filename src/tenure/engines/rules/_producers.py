@@ -39,8 +39,9 @@ class Producers:
         session = state.session(op.session)
         assert session is not None
         queue = self._queue(op)
-        queue.groups.read({task.group for request in op.requests for task in request.tasks if task.group})
-        keys = Keys(state, self._rows, self._room, self._settling, queue)
+        tasks = [task for request in op.requests for task in request.tasks]
+        queue.groups.read({task.group for task in tasks if task.group})
+        keys = Keys(state, self._rows, self._room, self._settling, queue, tasks)
         answer = e.PutAnswer(
             tuple([self._put(queue, session.number, request, keys) for request in op.requests]),
             queue.revision,
@@ -53,7 +54,7 @@ class Producers:
         queue = self._queue(op)
         request = e.PutRequest("", (op.task,), wait=False)
         # without waiting, no session is needed
-        keys = Keys(self._state, self._rows, self._room, self._settling, queue)
+        keys = Keys(self._state, self._rows, self._room, self._settling, queue, request.tasks)
         answer = self._put(queue, 0, request, keys)
         return answer.ids[0] if isinstance(answer, e.Accepted) else e.Reply.REFUSED
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -89,8 +89,8 @@ class TaskRows(Protocol):
         """Those of these tasks that the session has, by their ids, with what settling needs."""
         ...
 
-    def owner(self, queue: Any, key: str, /) -> Owner | None:
-        """The task that has a key."""
+    def owners(self, queue: Any, keys: AbstractSet[str], /) -> dict[str, Owner]:
+        """The tasks that have these keys, by their keys."""
         ...
 
     def next_due(self, queue: Any, /) -> Moment | None:

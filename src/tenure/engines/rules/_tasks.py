@@ -156,7 +156,9 @@ class Tasks:
     def one(self, op: e.Scan[e.TaskPage]) -> e.TaskPage:
         """The task with an id, or the task that has a key."""
         state, queue = self._state, self._queues.find(op.key)
-        owner = queue and self._rows.owner(queue, op.only) if op.index is e.KEYED_TASK else None
+        owner = (
+            queue and self._rows.owners(queue, {op.only}).get(op.only) if op.index is e.KEYED_TASK else None
+        )
         task_id = owner.id if owner else 0 if op.index is e.KEYED_TASK else int(op.only)
         task = queue and self._rows.task(queue, task_id)
         if task is None:

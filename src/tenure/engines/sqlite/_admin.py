@@ -113,8 +113,8 @@ class Admin:
         if kin and self._families.is_child(queue, task):
             return False
         if key is not None:
-            owner = state.one(TASKS.owner, queue=queue.id, key=key, now=state.moment)
-            if owner is not None and owner[0] != task:
+            owner = self._rows.owners(queue, {name := decoded_name(key)}).get(name)
+            if owner is not None and owner.id != task:
                 return False
         if kin:
             self._families.end_try(queue, task)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tenure.engines.rules import Owner, encoded_name
+from collections.abc import Set as AbstractSet
+
+from tenure.engines.rules import Owner, decoded_name, encoded_name
 
 from ._queue import Queue, Queues
 from ._sql import TASKS
@@ -16,10 +18,11 @@ class Keys:
         self._state = state
         self._queues = queues
 
-    def owner(self, queue: Queue, key: str) -> Owner | None:
-        state = self._state
-        row = state.one(TASKS.owner, queue=queue.id, key=encoded_name(key), now=state.moment)
-        return row and Owner(*row)
+    def owners(self, queue: Queue, keys: AbstractSet[str]) -> dict[str, Owner]:
+        self._state.write_tasks()
+        wanted = [(queue.id, bytearray(encoded_name(key)), self._state.moment) for key in keys]
+        # a task that is there comes last
+        return {decoded_name(key): Owner(*row) for key, *row in self._state.many(TASKS.owners, wanted)}
 
     def keep_key(self, queue: Queue, key: str, task: int, until: int | None) -> None:
         if until is None:

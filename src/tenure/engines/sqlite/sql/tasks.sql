@@ -12,11 +12,15 @@ SELECT :id + key, :queue, :place, :priority, :ready_at, :expires, :deadline, :ki
   substr(:bytes, json_extract(value, '$[0]'), json_extract(value, '$[1]'))
 FROM json_each(:rows)
 
--- owner: The task that has a key, unfinished or ended.
+-- owners: The tasks that have keys: those that have ended, then the unfinished ones. `repeated` makes one row of
+-- parameters several.
 -- in: queue, key, now
--- out: id, place (NULL: it has ended), kin
-SELECT id, place, kin FROM task WHERE queue = :queue AND key = :key
-UNION ALL SELECT task, NULL, 0 FROM kept_key WHERE queue = :queue AND key = :key AND until > :now LIMIT 1
+-- out: key, id, place (NULL: it has ended), kin
+WITH wanted (queue, key, now) AS (VALUES (:queue, :key, :now))
+SELECT kept_key.key, task, NULL, 0 FROM wanted
+CROSS JOIN kept_key ON kept_key.queue = wanted.queue AND kept_key.key = wanted.key AND until > now
+UNION ALL SELECT task.key, id, place, kin FROM wanted
+CROSS JOIN task ON task.queue = wanted.queue AND task.key = wanted.key
 
 -- keep_key: A key lasts until a moment, for a task that has it or gets it.
 -- in: queue, key, task, until
