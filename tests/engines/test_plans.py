@@ -127,7 +127,6 @@ def test_a_statement_that_does_not_exist():
 
 HOT = {
     "due": "task_due (queue=?)",
-    "due_beside": "task_due (queue=?)",
     "first_by_priority": "task_priority (queue=? AND group_name=?)",
     "first_by_age": "task_age (queue=? AND group_name=? AND ready_at<?)",
     "these": "INTEGER PRIMARY KEY (rowid=?)",
@@ -159,7 +158,6 @@ HOT = {
     "delete_letters": "ended_letters (expires<?)",
     "soonest_letter": "ended_letters (expires>?)",
     "show": "INTEGER PRIMARY KEY (rowid=?)",
-    "dead_one": "INTEGER PRIMARY KEY (rowid=?)",
     "browse_ended": "ended_state (queue=? AND state=? AND seq>?)",
 }
 

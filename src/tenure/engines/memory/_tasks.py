@@ -107,18 +107,20 @@ class TaskRows:
         self._keys_due.add((queue.name, key), until)
         self._keys_kept += 1
 
-    def requeue(self, queue: Queue, ended: Ended) -> None:
-        """A dead task is unfinished again, and ready."""
-        now = self._state.now
-        if ended.group:
-            queue.groups.count_in(ended.group, queue.waiting)
-        place = queue.enqueue(ended.id, ended.group, now, now)
-        task = Task(ended.id, 0, 0, 0, now, None, None, ended.kin, None, ended.group, place)
-        task.first_put, task.queue, task.key = now, queue.name, ended.key
-        task.payload, task.priority, task.meta = ended.payload, ended.priority, ended.meta
-        task.progress, task.failure = ended.progress, ended.failure
-        self._keep(queue, task)
-        self._changed(task)
+    def revive(self, queue: Queue, task: int) -> None:
+        now, ended = self._state.now, queue.records.get(task)
+        assert ended is not None
+        queue.records.remove(ended)
+        revived = Task(task, 0, 0, 0, now, None, None, ended.kin, None, ended.group, WAITING)
+        revived.first_put, revived.queue, revived.key = now, queue.name, ended.key
+        revived.payload, revived.priority, revived.meta = ended.payload, ended.priority, ended.meta
+        revived.progress, revived.failure = ended.progress, ended.failure
+        self._keep(queue, revived)
+
+    def forget_record(self, queue: Queue, task: int) -> None:
+        ended = queue.records.get(task)
+        assert ended is not None
+        queue.records.remove(ended)
 
     # orders
 
@@ -258,14 +260,6 @@ class TaskRows:
         """The record of a task that has ended, as it is shown."""
         return ended.show(self._state.now, self._tree(queue.name, ended))
 
-    def remove_letter(self, queue: Queue, ended: Ended) -> None:
-        """A dead letter goes."""
-        queue.records.remove(ended)
-        queue.dead -= 1
-        queue.purged += 1
-        if ended.kin:
-            forget_family(self._state, queue.name, ended.id)
-
     def listed(
         self, queue: Queue, state: str, after: Position, limit: int
     ) -> list[tuple[Position, e.Record]]:
@@ -327,7 +321,10 @@ class TaskRows:
             if queue is not None and ended is not None and ended.state == "dead" and ended.is_over(now):
                 if not self._state.step():
                     return
-                self.remove_letter(queue, ended)
+                queue.records.remove(ended)
+                queue.dead -= 1
+                queue.purged += 1
+                forget_family(self._state, name, task_id)
                 self._queues.check_now(name)
             heappop(self._letters)
 

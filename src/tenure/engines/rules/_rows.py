@@ -1,4 +1,4 @@
-"""Tasks as rows: the interface that the rules of queues need of an engine, in sets: a batch costs a few statements."""
+"""Tasks as rows: the interface that the rules of queues need of an engine."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class TaskRows(Protocol):
         ...
 
     def leased(self, queue: Any, session: Any, tasks: Sequence[int], /) -> dict[int, Any]:
-        """Those of these tasks that the session has, by their ids, with what settling needs."""
+        """The tasks among these that the session has, by their ids, with what settling needs."""
         ...
 
     def owners(self, queue: Any, keys: AbstractSet[str], /) -> dict[str, Owner]:
@@ -153,6 +153,14 @@ class TaskRows(Protocol):
 
     def end(self, queue: Any, task: Any, ends: e.Ends, expires: Moment | None, /) -> None:
         """A task has ended, and leaves a record until then unless it is "purged". Hint those that wait for its end."""
+        ...
+
+    def revive(self, queue: Any, task: int, /) -> None:
+        """A dead task waits now, and has no record."""
+        ...
+
+    def forget_record(self, queue: Any, task: int, /) -> None:
+        """A record of a task goes, and with it the queue has a lasting record less if this one was for good."""
         ...
 
     def keep_key(self, queue: Any, key: str, task: int, until: Moment | None, /) -> None:

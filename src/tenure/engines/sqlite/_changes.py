@@ -87,6 +87,14 @@ class Changes:
         self._recorded, self._results = [], []
         self._state.run(TASKS.record, rows=json.dumps(rows), bytes=data, now=self._state.moment)
 
+    def revive(self, queue: Queue, task: int) -> None:
+        self._state.run(TASKS.revive, id=task, now=self._state.moment)
+        self.forget_record(queue, task)
+
+    def forget_record(self, queue: Queue, task: int) -> None:
+        (expires,) = self._state.one(TASKS.forget_one, id=task)
+        queue.lasting -= expires is None
+
     def delete_letters(self) -> None:
         """Delete dead letters whose ttl has passed, as far as the step budget goes."""
         state = self._state

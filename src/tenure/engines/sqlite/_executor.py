@@ -15,9 +15,9 @@ import tenure.engine as e
 from tenure.engines.rules import Rules
 from tenure.errors import StoreUnavailable
 
-from ._admin import Admin
 from ._busy_retry import BusyRetry
 from ._clock import Clocks
+from ._counts import Counts
 from ._errors import explain, is_full
 from ._hints import write_hints
 from ._queue import Queues
@@ -57,7 +57,7 @@ class Executor:
         self._queues = queues = Queues(state)
         self._rows = rows = TaskRows(state, queues)
         self._rules = rules = Rules(
-            state, queues, rows, Survey(state, queues, path), partial(Admin, state, queues, rows)
+            state, queues, rows, Survey(state, queues, path), Counts(state, queues, rows).count
         )
         self._handlers = rules.handlers
         self._handlers |= {

@@ -51,11 +51,6 @@ SELECT min(until) FROM kept_key WHERE queue = :queue
 -- out: ready_at
 SELECT min(ready_at) FROM task WHERE queue = :queue AND place = 1
 
--- due_beside: When the next delayed task besides one becomes due.
--- in: queue, id
--- out: ready_at
-SELECT min(ready_at) FROM task WHERE queue = :queue AND place = 1 AND id <> :id
-
 -- promote: Delayed tasks that are due are waiting from now on.
 -- in: queue, now, count
 UPDATE task SET place = 0 WHERE id IN
@@ -201,25 +196,16 @@ RETURNING queue, id, kin
 -- out: expires
 SELECT min(expires) FROM ended WHERE expires IS NOT NULL AND state = 'dead'
 
--- requeue: A dead task is unfinished again.
+-- revive: A dead task is unfinished again.
 -- in: id, now
 INSERT INTO task (id, queue, place, priority, ready_at, kin, group_name, key, progress, failure, meta, payload,
   first_put)
 SELECT id, queue, 0, priority, :now, kin, group_name, key, progress, failure, meta, payload, :now FROM ended WHERE id = :id
 
--- ended_one: The record of a task that has not expired.
---- in: id, queue, now
---- out: state, expires, kin
-SELECT state, expires, kin FROM ended WHERE id = :id AND queue = :queue AND (expires IS NULL OR expires > :now)
-
 -- forget_one: Delete a record.
 -- in: id
-DELETE FROM ended WHERE id = :id
-
--- dead_one: A dead task.
--- in: id, queue
--- out: key, expires, group_name, kin
-SELECT key, expires, group_name, kin FROM ended WHERE id = :id AND +queue = :queue AND state = 'dead'
+-- out: expires
+DELETE FROM ended WHERE id = :id RETURNING expires
 
 -- waiting_same_time: Those that wait behind a task of the same group and priority that was ready at the same time.
 -- in: queue, group, priority, ready_at, id, limit
