@@ -63,7 +63,7 @@ class Settling:
             else:
                 del leases[settle.id]
                 (behind if lease.kin or self._is_late(lease) else accepted).append((lease, settle))
-        if queue.groups.named:
+        if accepted and queue.groups.named:
             self._end_groups(queue, accepted)
         self._settle(queue, session, accepted + behind)
         return tuple(refused)
