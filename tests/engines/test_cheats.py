@@ -67,7 +67,7 @@ ELSEWHERE = {
     *("Lifeline.submit", "MemoryEngine.another"),  # a walk calls `execute`, of one engine
     *("Producers.put_one", "Tasks.complete", "Tasks.complete_all"),  # for transactions, which memory has not
     *("GroupRows.end", "Groups.are_kept", "Groups.end", "Holds.serve_unserved"),  # for SQLite
-    *("Survey.health", "TaskRows.forget_failures", "Groups.unset"),  # examples of the contract
+    *("Survey.health", "Groups.unset"),  # examples of the contract
 }
 """What no walk uses."""
 

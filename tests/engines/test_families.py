@@ -357,7 +357,7 @@ def _parks_without_a_look(self, queue, task, waits):
     if family.unfinished or waits.entry:
         return WAIT(self, queue, task, waits)
     queue.suspended += 1
-    self._rows.release(queue, task, module.SUSPENDED, task.ready_at, task.attempts, task.attempts)
+    self._settling.release(queue, task, module.SUSPENDED, task.ready_at, task.attempts, task.attempts)
     return True
 
 
@@ -376,10 +376,8 @@ def _has_no_fence(self, name, task_id, token):
     return (queue and self._rows.task(queue, task_id)) or e.Reply.REFUSED
 
 
-def _forgets_the_deadline(self, queue, tasks):
-    for task in tasks:
-        queue.tasks[task].kin = True
-        self.set_expiry(queue, queue.tasks[task], None)
+def _forgets_the_deadline(self, queue, task, **fields):
+    UPDATE(self, queue, task, **fields | {"expires": None} if "kin" in fields else fields)
 
 
 def _children_hold_their_groups(self, name, task):
@@ -390,6 +388,7 @@ def _children_hold_their_groups(self, name, task):
 
 
 KEEP, ENDED, TELL, WAIT = Families.keep, Families.ended, Families._tell, Families.wait
+UPDATE = TaskRows.update
 MUTANTS = {
     "1 a task ends at once, and the sweep follows": (Families, "keep", _ends_at_once),
     "3 the result of a child is forgotten with it": (Families, "_tell", _forgets_results),
@@ -402,7 +401,7 @@ MUTANTS = {
     "14 failed entries are dropped at each delivery": (Families, "keep", _ends_a_try_with_each_delivery),
     "16 a task told to stop may still put": (Families, "_leased", _does_not_stop),
     "12 a sweep leaves out a child that ends for a retry": (Families, "cancel", lambda *_: None),
-    "a deadline ends with the first entry": (TaskRows, "set_kin", _forgets_the_deadline),
+    "a deadline ends with the first entry": (TaskRows, "update", _forgets_the_deadline),
     "15 children are put without a fence": (Families, "_leased", _has_no_fence),
     "17 an ordered group holds children back": (Groups, "pin", _children_hold_their_groups),
 }

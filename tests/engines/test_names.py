@@ -19,7 +19,7 @@ from tenure.engines.sqlite._opening import create
 NAMES = depth.share(150)
 TTL = 10.0
 RESULTS = 5.0
-RECORDS = ("due queues", "grouping", "queue", "queues", "setting", "turn")
+RECORDS = ("due queues", "grouping", "queue", "queues", "setting", "setting name", "turn")
 """The tables that have the settings of queues."""
 
 
@@ -38,7 +38,7 @@ class Memory:
             "sessions": state.sessions,
             "replies": state._replies,
             "watches": state.watches,
-            "processes": () if state.sessions else state._processes,
+            "processes": () if state.sessions else state.numbered,
             **{name: table.rows for name, table in state.tables.items()},
             **{
                 f"{name} {order}": rows.groups

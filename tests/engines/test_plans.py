@@ -10,6 +10,7 @@ import pytest
 
 from tenure.engines.rules import LAYOUTS
 from tenure.engines.sqlite import _sql
+from tenure.engines.sqlite._changes import updating
 from tenure.engines.sqlite._opening import create
 from tenure.engines.sqlite._tables import SqliteTable
 
@@ -21,6 +22,7 @@ SCANS = {
     "groups.delete": "as above",
     "groups.find": "as above",
     "hints.forget": "in the order of ids, up to a limit",
+    "tasks.owners": "the keys that were handed in",
     "sessions.beginning": "one row of numbers",
     "sessions.numbers": "as above",
     "sessions.boot": "as above",
@@ -95,12 +97,20 @@ def test_index_is_used(database, name):
     assert bool(sorts) == (name in SORTS), plan
 
 
-@pytest.mark.parametrize("name", ["groups.delete", "groups.find"])
-def test_several_rows_at_once_use_the_index(database, name):
-    sql = _sql.repeated(STATEMENTS[name], 3)
+@pytest.mark.parametrize(
+    ("sql", "table", "key"),
+    [
+        (STATEMENTS["groups.delete"], "task_group", "PRIMARY KEY (queue=? AND name=?)"),
+        (STATEMENTS["groups.find"], "task_group", "PRIMARY KEY (queue=? AND name=?)"),
+        (updating(("place", "ready_at", "token")), "task", "INTEGER PRIMARY KEY (rowid=?)"),
+    ],
+    ids=["delete", "find", "update"],
+)
+def test_several_rows_at_once_use_the_index(database, sql, table, key):
+    sql = _sql.repeated(sql, 3)
     plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", [0] * sql.count("?"))]
-    (look,) = [step for step in plan if "task_group" in step]
-    assert look.startswith("SEARCH task_group USING PRIMARY KEY (queue=? AND name=?)"), plan
+    (look,) = [step for step in plan if step.split()[1] == table]
+    assert look.startswith(f"SEARCH {table} USING {key}"), plan
 
 
 def test_all_statements_are_known():
@@ -117,7 +127,6 @@ def test_a_statement_that_does_not_exist():
 
 HOT = {
     "due": "task_due (queue=?)",
-    "due_beside": "task_due (queue=?)",
     "first_by_priority": "task_priority (queue=? AND group_name=?)",
     "first_by_age": "task_age (queue=? AND group_name=? AND ready_at<?)",
     "these": "INTEGER PRIMARY KEY (rowid=?)",
@@ -126,10 +135,9 @@ HOT = {
     "promote": "task_due (queue=? AND ready_at<?)",
     "leased": "INTEGER PRIMARY KEY (rowid=?)",
     "lease": "INTEGER PRIMARY KEY (rowid=?)",
-    "release": "INTEGER PRIMARY KEY (rowid=?)",
     "record": "INTEGER PRIMARY KEY (rowid=?)",
     "delete": "INTEGER PRIMARY KEY (rowid=?)",
-    "owner": "task_key (queue=? AND key=?)",
+    "owners": "task_key (queue=? AND key=?)",
     "forget_keys": "kept_key_until (queue=? AND until<?)",
     "next_key": "kept_key_until (queue=?)",
     "stops": "task_stop (session=? AND queue=? AND stop>?)",
@@ -150,7 +158,6 @@ HOT = {
     "delete_letters": "ended_letters (expires<?)",
     "soonest_letter": "ended_letters (expires>?)",
     "show": "INTEGER PRIMARY KEY (rowid=?)",
-    "dead_one": "INTEGER PRIMARY KEY (rowid=?)",
     "browse_ended": "ended_state (queue=? AND state=? AND seq>?)",
 }
 

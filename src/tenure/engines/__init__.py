@@ -61,8 +61,8 @@ Where an operation is executed
     GetResult       rules/_tasks get_result        records get_result                records get_result
     SetPaused       rules/_tasks set_paused        records set_paused                records set_paused
     Configure       rules/_tasks configure         records configure                 groups configure
-    Move            memory/_admin move             records move                      records move
-    Count           memory/_admin count            records count                     records count
+    Move            rules/_admin move              records move                      records move
+    Count           memory/_counts count           records count                     records count
     PutChildren     rules/_families put_children   family_operations put_children    families put_children
     SetEntry        rules/_families set_entry      family_operations set_entry       families set_entry
     Spend           rules/_rates spend             rates                             rates spend

@@ -14,7 +14,7 @@ import tenure.engine as e
 from tenure.engines.rules import Rules
 from tenure.errors import EngineError
 
-from ._admin import Admin
+from ._counts import Counts
 from ._lifeline import Lifeline
 from ._queue import Queues
 from ._state import State
@@ -43,7 +43,7 @@ class MemoryEngine(e.Engine):
         self._another = None if clock else partial(Lifeline, state)
         self._queues = queues = Queues(state)
         self._rows = rows = TaskRows(state, queues)
-        self._rules = Rules(state, queues, rows, Survey(state, queues), partial(Admin, state, queues, rows))
+        self._rules = Rules(state, queues, rows, Survey(state, queues), Counts(state, queues).count)
         self._handlers = self._rules.handlers
 
     def __repr__(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set as AbstractSet
 from heapq import nsmallest
 from math import inf
 from operator import itemgetter
@@ -33,8 +33,8 @@ class GroupRows:
     def now(self) -> float:
         return self._state.now
 
-    def expect(self, names: Iterable[str]) -> None:
-        """There is nothing to be read."""
+    def read(self, names: AbstractSet[str]) -> AbstractSet[str]:
+        return names & self._groups.keys()
 
     def change(self, name: str) -> Group:
         self._changed.add(name)

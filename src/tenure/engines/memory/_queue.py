@@ -20,9 +20,9 @@ from ._task import Task
 
 
 class Queue(rules.Queue):
-    """A queue with its tasks in their orders, and its keys, cursors and records."""
+    """A queue with its tasks in their orders, and its keys and records."""
 
-    __slots__ = ("_by_age", "_by_due", "cursors", "group_rows", "kept", "keys", "record", "records", "tasks")
+    __slots__ = ("_by_age", "_by_due", "group_rows", "kept", "keys", "records", "tasks")
 
     def __init__(self, name: str, state: State) -> None:
         super().__init__(name)
@@ -30,8 +30,6 @@ class Queue(rules.Queue):
         self.groups = Groups(self.group_rows)
         self.tasks: dict[int, Task] = {}
         self.records = Records(self)
-        self.cursors: dict[str, bytes] = {}
-        self.record: dict[str, tuple[str, float, str]] = {}
         self.keys: dict[str, int] = {}
         self.kept: dict[str, float] = {}
         """Until when tasks have their keys at least, for those with a ttl."""
@@ -40,16 +38,7 @@ class Queue(rules.Queue):
 
     def is_forgotten(self, now: float) -> bool:
         """True if nothing keeps the queue; idle takers do not."""
-        return self.keep_until <= now and not self.is_used
-
-    @property
-    def is_used(self) -> bool:
-        """True if the queue lasts, whatever the time; idle takers aside."""
-        return self.is_kept or bool(self.cursors)
-
-    def forget_counts(self) -> None:
-        super().forget_counts()
-        self.record.clear()
+        return self.keep_until <= now and not self.is_kept
 
     # keys
 
@@ -82,7 +71,7 @@ class Queue(rules.Queue):
         if task is None or task.place != WAITING or task.ready_at != rank[-2]:
             return False
         # a task that was replaced at once may be in another group now, or have another priority
-        return task.group == group and (len(rank) == 2 or task.new.priority == -rank[0])
+        return task.group == group and (len(rank) == 2 or task.priority == -rank[0])
 
     def _is_waiting(self, _: str, rank: Rank) -> bool:
         task = self.tasks.get(rank[-1])
@@ -97,7 +86,7 @@ class Queue(rules.Queue):
         if task.place == DELAYED:
             self._by_due.add((task.ready_at, task.id), self.delayed)
             return
-        rank = (-task.new.priority, task.ready_at, task.id)
+        rank = (-task.priority, task.ready_at, task.id)
         ready = self.group_rows.order_of(task.group)
         ready.by_priority.add(rank, self.waiting)
         if ready.by_age is not None:
@@ -145,7 +134,7 @@ class Queue(rules.Queue):
     def _rank(self, task: Task, state: str) -> Rank:
         match state:
             case "waiting":
-                return (task.group, -task.new.priority, task.ready_at, task.id)
+                return (task.group, -task.priority, task.ready_at, task.id)
             case "delayed":
                 return (task.ready_at, task.id)
             case "leased":
@@ -179,7 +168,7 @@ class Queues:
         queue = self._queues.get(name)
         if queue is not None:
             if queue.is_forgotten(self._state.now):
-                queue.forget_counts()
+                queue.forget_counts(self._state)
             self._due.add(name, queue.keep_until)
         return queue
 
@@ -202,7 +191,7 @@ class Queues:
         return [
             name
             for name, queue in queues
-            if (queue.put or queue.revision or queue.is_used) and not queue.is_forgotten(now)
+            if (queue.put or queue.revision or queue.is_kept) and not queue.is_forgotten(now)
         ]
 
     def __iter__(self) -> Iterator[Queue]:
@@ -220,5 +209,6 @@ class Queues:
             if len(queue.records) or queue.groups.idle:
                 return now
             if not queue.takers:
+                queue.forget_counts(self._state)
                 del self._queues[name]
         return queue.keep_until if queue.keep_until > now else None

@@ -63,7 +63,8 @@ class State:
         """Until then nothing of `soonest` is due."""
         self.ask_again_at = inf
         """The next end of a session, or of a wait for an entry."""
-        self._processes: dict[int, str] = {}
+        self.numbered: dict[int, Session] = {}
+        """The sessions by their numbers."""
         self.rank: Callable[[], int] = count(1).__next__
         self._replies: dict[tuple[int, str], CachedReply] = {}
         self.replies_due = Due(self._check_reply)
@@ -131,12 +132,12 @@ class State:
     # sessions
 
     def process(self, session: int) -> str:
-        return self._processes[session]
+        return self.numbered[session].process
 
     def open(self, name: str, process: str, ttl: float) -> None:
         self._opened += 1
-        self._processes[self._opened] = process
-        session = self.sessions[name] = Session(name, process, ttl, 0.0, self._opened)
+        session = Session(name, process, ttl, 0.0, self._opened)
+        self.sessions[name] = self.numbered[self._opened] = session
         self.renew(session, ttl)
 
     def renew(self, session: Session, ttl: float) -> None:
@@ -152,7 +153,7 @@ class State:
         return sorted(ended, key=lambda session: (session.expires, session.id))
 
     def forget(self, session: Session) -> None:
-        del self.sessions[session.id], self._processes[session.number]
+        del self.sessions[session.id], self.numbered[session.number]
         self._sessions_changed()
 
     def _sessions_changed(self) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import tenure.engine as e
 from tenure.engines import rules
 
 
 @dataclass(slots=True)
 class Task(rules.Task):
-    """An unfinished task, as it was put into a queue."""
+    """An unfinished task, with all that was put into a queue."""
 
     queue: str = ""
-    new: e.NewTask = e.NewTask(b"")  # noqa: RUF009 it never changes
+    payload: bytes = b""
+    priority: int = 0
+    key: str | None = None
+    meta: bytes = b""
     keep: bool = False
     progress: bytes = b""
     failure: bytes = b""

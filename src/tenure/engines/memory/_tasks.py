@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence, Set as AbstractSet
 from heapq import heapify, heappop, heappush
 from itertools import islice
+from typing import Any
 
 import tenure.engine as e
 from tenure.engines.rules import (
     DELAYED,
     FAMILIES,
     LEASED,
+    SHOWN,
     WAITING,
     Owner,
     Position,
@@ -45,13 +46,7 @@ class TaskRows:
         self._keys_due = Due(self._check_key)
         self._families = state.table(FAMILIES)
 
-    def write(self) -> None:
-        """Changes count at once: there is nothing to write."""
-
     # new tasks
-
-    def expect_tasks(self, queue: Queue, requests: Sequence[e.PutRequest]) -> None:
-        """There is nothing to be read."""
 
     def add(
         self,
@@ -62,90 +57,70 @@ class TaskRows:
         ready_at: float,
         expires: float | None,
         deadline: float | None,
+        *,
+        kin: bool = False,
     ) -> None:
-        added = Task(task, 0, 0, 0, ready_at, None, None, False, new.group, place)
-        added.first_put, added.queue, added.new = self._state.now, queue.name, new
-        queue.tasks[task] = added
-        if new.key is not None:
-            queue.keys[new.key] = task
+        added = Task(task, 0, 0, 0, ready_at, None, None, kin, deadline, new.group, place)
+        added.first_put, added.queue, added.key = self._state.now, queue.name, new.key
+        added.payload, added.priority, added.meta = new.payload, new.priority, new.meta
+        self._keep(queue, added)
         if expires is not None:
-            added.deadline = deadline
-            self.set_expiry(queue, added, expires)
-        queue.enter(added)
+            self.update(queue, added, expires=expires)
 
-    def cursor(self, queue: Queue, name: str) -> bytes:
-        return queue.cursors.get(name, b"")
+    def _keep(self, queue: Queue, task: Task) -> None:
+        """A task is unfinished from now on."""
+        queue.tasks[task.id] = task
+        if task.key is not None:
+            queue.keys[task.key] = task.id
+        queue.enter(task)
 
-    def set_cursor(self, queue: Queue, name: str, value: bytes) -> None:
-        if value:
-            queue.cursors[name] = value
-        else:
-            queue.cursors.pop(name, None)
+    def update(self, queue: Queue, task: Task, **fields: Any) -> None:
+        session = task.session
+        for name, value in fields.items():
+            setattr(task, name, value)
+        if session is not None and task.session is None:
+            del self._state.numbered[session].tasks[task.id]
+        if "place" in fields and task.place <= DELAYED:
+            queue.enter(task)
+        if task.expires is not None and "expires" in fields:
+            self._look_at(task, task.expires)
+        if self._state.watches and not SHOWN.isdisjoint(fields):
+            self._changed(task)
 
     # keys
 
-    def owner(self, queue: Queue, key: str) -> Owner | None:
-        owner = queue.owner(key, self._state.now)
-        if owner is None:
-            return None
-        task = queue.tasks.get(owner)
-        return Owner(owner, None) if task is None else Owner(owner, task.place, task.kin)
+    def owners(self, queue: Queue, keys: AbstractSet[str]) -> dict[str, Owner]:
+        owners: dict[str, Owner] = {}
+        for key in keys:
+            if (owner := queue.owner(key, self._state.now)) is not None:
+                task = queue.tasks.get(owner)
+                owners[key] = Owner(owner, None) if task is None else Owner(owner, task.place, task.kin)
+        return owners
 
-    def keep_key(self, queue: Queue, key: str, task: int, until: float) -> None:
+    def keep_key(self, queue: Queue, key: str, task: int, until: float | None) -> None:
+        if until is None:
+            queue.kept.pop(key, None)
+            return
         if queue.keys.get(key) == task:
             until = max(until, queue.kept.get(key, until))
         queue.keys[key], queue.kept[key] = task, until
         self._keys_due.add((queue.name, key), until)
         self._keys_kept += 1
 
-    def drop_key(self, queue: Queue, key: str) -> None:
-        queue.kept.pop(key, None)
+    def revive(self, queue: Queue, task: int) -> None:
+        now, ended = self._state.now, queue.records.get(task)
+        assert ended is not None
+        queue.records.remove(ended)
+        revived = Task(task, 0, 0, 0, now, None, None, ended.kin, None, ended.group, WAITING)
+        revived.first_put, revived.queue, revived.key = now, queue.name, ended.key
+        revived.payload, revived.priority, revived.meta = ended.payload, ended.priority, ended.meta
+        revived.progress, revived.failure = ended.progress, ended.failure
+        self._keep(queue, revived)
 
-    def supersede(self, queue: Queue, task: int) -> None:
-        former = queue.tasks[task]
-        former.new = replace(former.new, key=None)
-        if former.stop is None:
-            former.stop, former.stop_ttl = 0, e.EXPIRED_TTL
-
-    def replaceable(self, queue: Queue, task: int) -> Task:
-        return queue.tasks[task]
-
-    def replace(
-        self,
-        queue: Queue,
-        task: int,
-        new: e.NewTask,
-        place: int,
-        ready_at: float,
-        expires: float | None,
-        deadline: float | None,
-        first_put: float,
-    ) -> None:
-        old = queue.tasks[task]
-        old.new, old.group = new, new.group
-        old.attempts = old.deliveries = 0
-        old.progress = old.failure = b""
-        old.keep, old.first_put = False, first_put
-        old.place, old.ready_at, old.deadline = place, ready_at, deadline
-        self.set_expiry(queue, old, expires)
-        queue.enter(old)
-        self.changed(old)
-
-    def requeue(self, queue: Queue, ended: Ended) -> None:
-        """A dead task is unfinished again, and ready."""
-        now = self._state.now
-        if ended.group:
-            queue.groups.count_in(ended.group, queue.waiting)
-        task = Task(ended.id, 0, 0, 0, now, None, None, ended.kin, ended.group)
-        task.place = queue.enqueue(ended.id, ended.group, now, now)
-        task.first_put, task.queue = now, queue.name
-        task.new = e.NewTask(ended.payload, ended.priority, key=ended.key, meta=ended.meta, group=ended.group)
-        task.progress, task.failure = ended.progress, ended.failure
-        queue.tasks[task.id] = task
-        if ended.key is not None:
-            queue.keys[ended.key] = task.id
-        queue.enter(task)
-        self.changed(task)
+    def forget_record(self, queue: Queue, task: int) -> None:
+        ended = queue.records.get(task)
+        assert ended is not None
+        queue.records.remove(ended)
 
     # orders
 
@@ -159,12 +134,6 @@ class TaskRows:
             queue.enter(task)
             moved.append((task.id, task.group))
         return len(moved), moved if queue.groups.named else ()
-
-    def settings(self, queue: Queue) -> dict[str, tuple[str, float, str]]:
-        return dict(queue.record)
-
-    def set_settings(self, queue: Queue, changes: Mapping[str, tuple[str, float, str]]) -> None:
-        queue.record.update(changes)
 
     def take(self, queue: Queue, session: Session, want: int) -> list[e.Taken]:
         tasks: list[e.Taken] = []
@@ -186,22 +155,22 @@ class TaskRows:
         return tasks
 
     def _lease(self, session: Session, task: Task, its: e.Settings) -> e.Taken:
-        task.place, task.session, task.token = LEASED, session, self._state.token()
+        task.place, task.session, task.token = LEASED, session.number, self._state.token()
         task.deliveries += 1
         task.max_deliveries, task.keep, task.dead_ttl = its.max_deliveries, its.payloads, its.dead
         session.tasks[task.id] = task
-        self.changed(task)
+        self._changed(task)
         return e.Taken(
             task.id,
             task.token,
-            task.new.payload,
-            task.new.priority,
+            task.payload,
+            task.priority,
             task.attempts,
             task.deliveries,
             max(0.0, self._state.now - task.ready_at),
             task.progress,
             task.failure,
-            task.new.meta,
+            task.meta,
             task.group,
             self._families.get(task.queue, task.id).total if task.kin else 0,
             self._seconds_left(task),
@@ -216,112 +185,49 @@ class TaskRows:
 
     # leases
 
-    def set_kin(self, queue: Queue, tasks: Sequence[int]) -> None:
-        for task in tasks:
-            found = queue.tasks[task]
-            found.kin = True
-            if found.expires != found.deadline:
-                self.set_expiry(queue, found, found.deadline)
+    def leased(self, queue: Queue, session: Session, tasks: Sequence[int]) -> dict[int, Task]:
+        leased = session.tasks
+        return {i: task for i in tasks if (task := leased.get(i)) is not None and task.queue == queue.name}
 
-    def stop(self, _queue: Queue, task: Task, rank: int, ttl: float | None) -> str:
-        task.stop, task.stop_ttl = rank, ttl
-        return task.session.process
+    def end(self, queue: Queue, task: Task, ends: e.Ends, expires: float | None) -> None:
+        del queue.tasks[task.id]
+        if task.session is not None:
+            del self._state.numbered[task.session].tasks[task.id]
+        if task.key is not None:
+            queue.drop_key(task.key)
+        if ends.state != "purged":
+            self._record(queue, task, ends, expires)
+        if self._state.watches:
+            topic = ("task", task.queue, str(task.id))
+            self._state.fire(topic, task.queue, str(task.id), e.Notice.FINISHED)
+            self._changed(task)
 
-    def delete(self, queue: Queue, task: Task) -> None:
-        self.remove(queue, task)
-        self.finished(task)
-
-    def leased(self, queue: Queue, session: Session, settles: Sequence[e.Settle]) -> dict[int, Task]:
-        tasks = queue.tasks
-        return {
-            settle.id: task
-            for settle in settles
-            if (task := tasks.get(settle.id)) is not None and task.session is session
-        }
-
-    def expect_settled(
-        self, _queue: Queue, accepted: list[tuple[Task, e.Settle]]
-    ) -> Iterable[tuple[Task, e.Settle]]:
-        """The same leases: there is nothing to be read."""
-        return accepted
-
-    def expect_end(self, queue: Queue, task: int) -> None:
-        """There is nothing to be read."""
-
-    def process(self, lease: Task) -> str:
-        return lease.session.process
-
-    def set_alone(self, lease: Task) -> None:
-        lease.max_deliveries = 0
-
-    def forget_failures(self, lease: Task) -> None:
-        lease.deliveries -= lease.attempts
-        lease.attempts = 0
-
-    def set_failure(self, lease: Task, failure: bytes) -> None:
-        lease.failure = failure
-
-    def release(
-        self, queue: Queue, task: Task, place: int, ready_at: float, attempts: int, deliveries: int
-    ) -> None:
-        self._unlease(task)
-        task.place, task.ready_at = place, ready_at
-        task.attempts, task.deliveries = attempts, deliveries
-        if place <= DELAYED:
-            queue.enter(task)
-        self.changed(task)
-
-    def change(self, _queue: Queue, task: Task, op: e.Move) -> None:
-        if (op.payload, op.priority, op.group) == (None, None, None):
-            return
-        new = task.new
-        payload = new.payload if op.payload is None else op.payload
-        priority = new.priority if op.priority is None else op.priority
-        task.new = replace(new, payload=payload, priority=priority, group=task.group)
-        self.changed(task)
-
-    def record(
-        self, queue: Queue, task: Task, state: str, attempts: int, result: bytes, expires: float | None
-    ) -> None:
-        now = self._state.now
-        self._unlease(task)
-        self.remove(queue, task)
+    def _record(self, queue: Queue, task: Task, ends: e.Ends, expires: float | None) -> None:
+        state = ends.state
         self._ended_lately += 1
         if expires is not None:
             heappush(self._letters if state == "dead" else self._outdated, (expires, task.id, queue.name))
-        payload = task.new.payload if task.keep or state == "dead" else b""
+        payload = task.payload if task.keep or state == "dead" else b""
         queue.records.add(
             Ended(
                 self._state.last.ending,
                 task.id,
                 state,
                 payload,
-                task.new.priority,
-                task.new.key,
-                attempts,
+                task.priority,
+                task.key,
+                ends.attempts,
                 task.deliveries,
-                result,
-                now,
+                ends.result,
+                self._state.now,
                 expires,
                 task.progress,
                 task.failure,
-                task.new.meta,
-                task.new.group,
+                task.meta,
+                task.group,
                 task.kin,
             )
         )
-        self.finished(task)
-
-    def remove(self, queue: Queue, task: Task) -> None:
-        """A task is unfinished no more."""
-        del queue.tasks[task.id]
-        if task.new.key is not None:
-            queue.drop_key(task.new.key)
-
-    def _unlease(self, task: Task) -> None:
-        if task.session is not None:
-            del task.session.tasks[task.id]
-            task.session, task.token, task.stop = None, 0, None
 
     def first_of_session(self, session: Session) -> tuple[str, int] | None:
         """The task that a session took first."""
@@ -337,19 +243,11 @@ class TaskRows:
     def task(self, queue: Queue, task: int) -> Task | None:
         return queue.tasks.get(task)
 
-    def set_progress(self, queue: Queue, task: int, data: bytes) -> None:
-        queue.tasks[task].progress = data
-        self.changed(queue.tasks[task])
-
-    def outcome(self, queue: Queue, task: int) -> e.Outcome | None:
-        ended = queue.records.valid(task, self._state.now)
-        return None if ended is None else e.Outcome(ended.state, ended.result, ended.attempts)
-
     def unfinished_record(self, _queue: Queue, task: Task, state: str) -> e.Record:
         return e.Record(
-            *(0, task.id, state, task.new.payload, task.new.priority, task.new.key),
+            *(0, task.id, state, task.payload, task.priority, task.key),
             *(task.attempts, task.deliveries, b"", max(0.0, self._state.now - task.ready_at)),
-            *(task.progress, task.failure, task.new.meta, task.group),
+            *(task.progress, task.failure, task.meta, task.group),
             *self._tree(task.queue, task),
             self._seconds_left(task),
         )
@@ -361,14 +259,6 @@ class TaskRows:
     def show(self, queue: Queue, ended: Ended) -> e.Record:
         """The record of a task that has ended, as it is shown."""
         return ended.show(self._state.now, self._tree(queue.name, ended))
-
-    def remove_letter(self, queue: Queue, ended: Ended) -> None:
-        """A dead letter goes."""
-        queue.records.remove(ended)
-        queue.dead -= 1
-        queue.purged += 1
-        if ended.kin:
-            forget_family(self._state, queue.name, ended.id)
 
     def listed(
         self, queue: Queue, state: str, after: Position, limit: int
@@ -388,14 +278,7 @@ class TaskRows:
             for token, task in held[:limit]
         ]
 
-    def finished(self, task: Task) -> None:
-        """Hint those that wait for the end of a task, and those that follow it."""
-        if self._state.watches:
-            topic = ("task", task.queue, str(task.id))
-            self._state.fire(topic, task.queue, str(task.id), e.Notice.FINISHED)
-            self.changed(task)
-
-    def changed(self, task: Task) -> None:
+    def _changed(self, task: Task) -> None:
         """Hint those that follow a task."""
         if self._state.watches:
             topic = ("change", task.queue, str(task.id))
@@ -420,11 +303,9 @@ class TaskRows:
         # a task that is looked at at another time has an entry for that
         return task if task is not None and task.expires == due else None
 
-    def set_expiry(self, queue: Queue, task: Task, expires: float | None) -> None:
-        task.expires = expires
-        if expires is None:
-            return
-        heappush(self._expiring, (expires, task.id, queue.name))
+    def _look_at(self, task: Task, when: float) -> None:
+        """Look at a task at that moment."""
+        heappush(self._expiring, (when, task.id, task.queue))
         if len(self._expiring) > self._most_expiring:
             self._expiring = [entry for entry in self._expiring if self._expiring_task(entry) is not None]
             heapify(self._expiring)
@@ -440,7 +321,10 @@ class TaskRows:
             if queue is not None and ended is not None and ended.state == "dead" and ended.is_over(now):
                 if not self._state.step():
                     return
-                self.remove_letter(queue, ended)
+                queue.records.remove(ended)
+                queue.dead -= 1
+                queue.purged += 1
+                forget_family(self._state, name, task_id)
                 self._queues.check_now(name)
             heappop(self._letters)
 

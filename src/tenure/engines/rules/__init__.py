@@ -1,22 +1,23 @@
 """The rules of the operations, once, for the engines that are Python: plain functions over tables, without I/O.
 
 An engine supplies tables: dictionaries (`engines.memory`) or a file (`engines.sqlite`). The rules decide, and the
-tables remember. Tasks come in hundreds: `_rows.py` says what the rules need of them, in sets. The rules of a queue are
-in `_queues.py`, `_room.py` (producers that wait), `_producers.py`, `_keys.py`, `_groups.py`, `_takers.py`, `_tasks.py`,
-`_settling.py` and `_families.py`; `_rules.py` puts all rules together. The scripts of the other engines follow these
-rules, and the conformance suite compares both.
+tables remember. Tasks come in hundreds: `_rows.py` says what the rules need of them. The rules of a queue are in
+`_queues.py`, `_room.py` (producers that wait), `_producers.py`, `_keys.py`, `_groups.py`, `_takers.py`, `_tasks.py`,
+`_settling.py`, `_families.py`, `_cursors.py` and `_admin.py`; `_rules.py` puts all rules together. The scripts
+of the other engines follow these rules, and the conformance suite compares both.
 """
 
 from ._claims import CLAIMERS, POOLS, RESOURCES
+from ._cursors import CURSORS, Cursors
 from ._families import ENTRIES, FAMILIES, Families, forget_family, tree_of
 from ._groups import Group, Groups, GroupSettings, Turn
 from ._holds import HOLDS, LINES, UNSERVED
 from ._names import decoded_name, encoded_name
 from ._pages import Position, page_of, place_in
-from ._queues import DELAYED, ENDING, LEASED, SUSPENDED, WAITING, Queue
+from ._queues import DELAYED, ENDING, LEASED, SETTINGS, SUSPENDED, WAITING, Queue
 from ._rates import LIMITER_WAITERS, LIMITERS
 from ._room import PRODUCERS
-from ._rows import Owner, Task, shown_state
+from ._rows import SHOWN, Owner, Task, shown_state
 from ._rules import Rules
 from ._settling import Settling
 from ._state import Counters, News
@@ -26,7 +27,7 @@ from ._takers import TAKERS, Takers
 LAYOUTS = (
     *(LINES, HOLDS, UNSERVED, POOLS, RESOURCES, CLAIMERS),
     *(LIMITERS, LIMITER_WAITERS, PRODUCERS, TAKERS),
-    *(FAMILIES, ENTRIES),
+    *(FAMILIES, ENTRIES, SETTINGS, CURSORS),
 )
 """The tables of all rules."""
 
@@ -36,9 +37,12 @@ __all__ = (
     "FAMILIES",
     "LAYOUTS",
     "LEASED",
+    "SETTINGS",
+    "SHOWN",
     "SUSPENDED",
     "WAITING",
     "Counters",
+    "Cursors",
     "Families",
     "Group",
     "GroupSettings",

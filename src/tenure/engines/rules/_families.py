@@ -133,10 +133,9 @@ class Families:
         family.unfinished += len(new)
         self._families.save(family)
         to: Queue = self._queues.get(op.to)
-        self._rows.expect_tasks(to, (e.PutRequest("", op.tasks),))
+        to.groups.read({spec.group for spec in op.tasks if spec.group})
         due, takeable = self._takers.due(to), to.takeable
         ids: list[int] = []
-        added: list[int] = []
         for name, spec in zip(op.names, op.tasks, strict=True):
             if (entry := known[name]) is not None:
                 ids.append(entry.child)
@@ -150,16 +149,13 @@ class Families:
             place = to.enqueue(child, spec.group, ready_at, self._state.moment)
             own = None if spec.deadline is None else self._state.after(spec.deadline)
             deadline = earlier(own, task.deadline)
-            self._rows.add(to, child, spec, place, ready_at, deadline, deadline)
+            self._rows.add(to, child, spec, place, ready_at, deadline, deadline, kin=True)
             self._families.save(Family(to.name, child, op.key, op.id, name, family.depth + 1))
             entry = Entry(op.key, op.id, name, "child", "unfinished", b"", to.name, child, tries=family.tries)
             entry.unfinished = True
             self._write(entry)
             ids.append(child)
-            added.append(child)
-        self._rows.write()
         if new:
-            self._rows.set_kin(to, added)
             self._takers.offer(to, to.takeable - takeable)
             self._takers.offer_sooner(to, due)
         return e.Accepted(tuple(ids))
@@ -181,7 +177,7 @@ class Families:
         if family.total >= e.MOST_ENTRIES:
             return e.TooMany(e.MOST_ENTRIES)
         if op.token and task.attempts:
-            self._rows.forget_failures(task)
+            self._rows.update(queue, task, attempts=0, deliveries=task.deliveries - task.attempts)
         self._set(queue, family, op.name, "value" if op.token else "signal", "done", op.value)
         return e.Reply.OK
 
@@ -238,7 +234,7 @@ class Families:
         _untime(self._state, self._families, family)
         queue.ending += 1
         self._hold_group(queue, task)
-        self._rows.release(queue, task, ENDING, ready_at, ends.attempts, deliveries)
+        self._settling.release(queue, task, ENDING, ready_at, ends.attempts, deliveries)
         self.sweep_from(family, "")
         return True
 
@@ -275,7 +271,7 @@ class Families:
             self._takers.offer(queue, 1, to_ask=True)  # an idle taker must know, to ask in time
         queue.suspended += 1
         self._hold_group(queue, task)
-        self._rows.release(queue, task, SUSPENDED, task.ready_at, task.attempts, task.attempts)
+        self._settling.release(queue, task, SUSPENDED, task.ready_at, task.attempts, task.attempts)
         if waits.prefix and self._has_failed(family):
             self._sweep_failed(family)
         return True
@@ -288,7 +284,6 @@ class Families:
         if state != "dead":
             forget_family(self._state, queue.name, task)
         if family.parent:
-            self._rows.write()
             self._tell(family, state, result)
 
     def cancel(self, queue: Queue, task: Task, ttl: float | None, state: str) -> None:
@@ -334,7 +329,6 @@ class Families:
             assert child is not None
             takeable = queue.takeable
             self._settling.cancel(queue, child, e.EXPIRED_TTL)
-            self._rows.write()
             self._takers.offer(queue, queue.takeable - takeable)
         self._state.wake_at("sweep", None)
         if self._families.first("sweeps") is not None:
@@ -377,7 +371,7 @@ class Families:
         if family is None:
             family = Family(queue.name, task.id)
             self._families.save(family)
-            self._rows.set_kin(queue, [task.id])
+            self._rows.update(queue, task, kin=True, expires=task.deadline)
         return family
 
     def _entry(self, family: Family, name: str) -> Entry | None:
@@ -446,15 +440,12 @@ class Families:
             self._go_back(queue, task, task.ready_at)
             return
         queue.dequeue(ENDING, "")
-        self._rows.expect_end(queue, task.id)
         self._settling.end(queue, task, e.Ends(state, task.attempts, family.result, family.ttl))
-        self._rows.write()
 
     def _go_back(self, queue: Queue, task: Task, ready_at: Moment) -> None:
         takeable = queue.takeable
         queue.dequeue(task.place, "")
         self._settling.give_back(queue, task, ready_at, task.attempts, task.deliveries)
-        self._rows.write()
         self._takers.offer(queue, queue.takeable - takeable)
 
     def _sweep_failed(self, family: Family) -> None:

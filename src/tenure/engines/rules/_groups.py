@@ -5,7 +5,7 @@ While no group is named, there are settings only: the tasks without a group are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field
 from heapq import heappop, heapreplace
 from math import inf
@@ -98,8 +98,8 @@ class GroupRows(Protocol):
         """The engine's time in seconds."""
         ...
 
-    def expect(self, names: Iterable[str], /) -> None:
-        """The groups of these names will be needed."""
+    def read(self, names: AbstractSet[str], /) -> AbstractSet[str]:
+        """Read the groups of these names, together; return the names of those that are there."""
         ...
 
     def find(self, name: str, /) -> Group | None:
@@ -315,6 +315,10 @@ class Groups(GroupSettings):
 
     # tasks come and go
 
+    def read(self, names: AbstractSet[str]) -> AbstractSet[str]:
+        """Read the groups of these names, together; return the names of those that are there."""
+        return self._rows.read(names) if names else names
+
     def begin(self, name: str, task: int, waiting: int) -> None:
         """A new task of a group is ready; of most groups it is the only one."""
         if not self.named or self._rows.find(name) is not None:
@@ -393,7 +397,7 @@ class Groups(GroupSettings):
             return self._take_each(nexts)
         line = [turn[:2] for turn in nexts]
         firsts = {turn.group: turn.first for turn in nexts}
-        self._rows.expect(firsts)
+        self._rows.read(firsts.keys())
         turns: list[Turn] = []
         while line and len(turns) < count:
             self.virtual_time, name = line[0]

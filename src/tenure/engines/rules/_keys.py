@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Set as AbstractSet
+from typing import Any
+
 import tenure.engine as e
 
 from ._families import Families
 from ._queues import DELAYED, LEASED, SUSPENDED, WAITING, Queue
 from ._room import Room
-from ._rows import Owner, TaskRows, earlier
+from ._rows import Owner, Task, TaskRows, earlier
 from ._settling import Settling
 from ._state import State
 
+_AS_NEW: dict[str, Any] = {"attempts": 0, "deliveries": 0, "keep": False, "progress": b"", "failure": b""}
+
 
 class Keys:
-    """The keys of one queue, during one operation."""
+    """The keys of new tasks of one queue, during one operation."""
 
-    def __init__(self, state: State, rows: TaskRows, room: Room, settling: Settling, queue: Queue) -> None:
+    def __init__(
+        self,
+        state: State,
+        rows: TaskRows,
+        room: Room,
+        settling: Settling,
+        queue: Queue,
+        tasks: Iterable[e.NewTask],
+    ) -> None:
         self._state = state
         self._settling = settling
         self._families: Families = settling.families
@@ -23,6 +36,8 @@ class Keys:
         self._room = room
         self._queue = queue
         self._owners: dict[str, Owner | None] = {}
+        if keys := {task.key for task in tasks if task.key is not None}:
+            self._read(keys)
 
     def is_new(self, key: str, new: e.NewTask) -> bool:
         """True if no task has this key, or the new task is put beside the task that has it."""
@@ -36,7 +51,7 @@ class Keys:
         if new.on_duplicate == "refuse":
             return e.Duplicate(owner.id)
         if new.on_duplicate == "replace":
-            self._replace(owner.id, new)
+            self._replace(self._task(owner), new)
             if new.key_ttl is not None:
                 self._keep(key, owner.id, new.key_ttl)
         return owner.id
@@ -45,26 +60,37 @@ class Keys:
         """A new task has the key from now on; a leased former task does not go back, and another one ends."""
         former = self._owner(key)
         if former is not None and former.place is not None:
-            self._rows.supersede(self._queue, former.id)
+            owner = self._task(former)
+            self._rows.update(self._queue, owner, key=None)
+            if owner.stop is None:
+                self._rows.update(self._queue, owner, stop=0, stop_ttl=e.EXPIRED_TTL)
             if former.place != LEASED:
-                suspended = self._rows.replaceable(self._queue, former.id)
-                self._settling.cancel(self._queue, suspended, e.EXPIRED_TTL)
-                self._rows.write()
+                self._settling.cancel(self._queue, owner, e.EXPIRED_TTL)
+                self._owners.clear()  # its parent may have a key, and go on
         if new.key_ttl is not None:
             self._keep(key, task, new.key_ttl)
         elif former is not None:
-            self._rows.drop_key(self._queue, key)
+            self._rows.keep_key(self._queue, key, task, None)
         self._owners[key] = Owner(task, WAITING)
+
+    def _task(self, owner: Owner) -> Task:
+        """The unfinished task that has a key."""
+        task = self._rows.task(self._queue, owner.id)
+        assert task is not None
+        return task
 
     def _owner(self, key: str) -> Owner | None:
         if key not in self._owners:
-            owner = self._rows.owner(self._queue, key)
-            if owner is not None and owner.kin and owner.place in (WAITING, DELAYED):
-                # it is replaced as if it was suspended if it has children
-                waits = self._families.unfinished(self._queue, owner.id)
-                owner = owner._replace(place=SUSPENDED) if waits else owner
-            self._owners[key] = owner
-        return self._owners[key]
+            self._read({key})
+        owner = self._owners[key]
+        if owner is not None and owner.kin and owner.place in (WAITING, DELAYED):
+            # it is replaced as if it was suspended if it has children
+            waits = self._families.unfinished(self._queue, owner.id)
+            return owner._replace(place=SUSPENDED) if waits else owner
+        return owner
+
+    def _read(self, keys: AbstractSet[str]) -> None:
+        self._owners.update({**dict.fromkeys(keys), **self._rows.owners(self._queue, keys)})
 
     def _keep(self, key: str, task: int, ttl: float) -> None:
         """Keep the key for the task for at least so long."""
@@ -72,11 +98,10 @@ class Keys:
         self._rows.keep_key(self._queue, key, task, until)
         self._queue.keep_until = max(self._queue.keep_until, until)
 
-    def _replace(self, task: int, new: e.NewTask) -> None:
+    def _replace(self, former: Task, new: e.NewTask) -> None:
         """A task that is not leased becomes the new one."""
         state, queue, now = self._state, self._queue, self._state.moment
-        former = self._rows.replaceable(queue, task)
-        group = former.group
+        task, group = former.id, former.group
         first_put = now if former.attempts or former.deliveries else former.first_put
         queue.dequeue(former.place, group)
         if new.group:
@@ -89,8 +114,20 @@ class Keys:
         place = queue.enqueue(task, new.group, ready_at, now)
         if former.kin:
             self._families.begin_anew(queue, task)
-        expires = earlier(expires, deadline)
-        self._rows.replace(queue, task, new, place, ready_at, expires, deadline, first_put)
+        self._rows.update(
+            queue,
+            former,
+            payload=new.payload,
+            priority=new.priority,
+            meta=new.meta,
+            group=new.group,
+            place=place,
+            ready_at=ready_at,
+            first_put=first_put,
+            expires=earlier(expires, deadline),
+            deadline=deadline,
+            **_AS_NEW,
+        )
         queue.due_is_known = False
         self._room.make_room(queue, group)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import tenure.engine as e
 
+from ._cursors import Cursors
 from ._keys import Keys, delay_since
 from ._queues import Queue, Queues
 from ._room import RESERVED, Producer, Room
@@ -24,6 +25,7 @@ class Producers:
     ) -> None:
         self._state = state
         self._queues = queues
+        self._cursors = Cursors(state)
         self._rows = rows
         self._room = room
         self._takers = takers
@@ -37,13 +39,13 @@ class Producers:
         session = state.session(op.session)
         assert session is not None
         queue = self._queue(op)
-        self._rows.expect_tasks(queue, op.requests)
-        keys = Keys(state, self._rows, self._room, self._settling, queue)
+        tasks = [task for request in op.requests for task in request.tasks]
+        queue.groups.read({task.group for task in tasks if task.group})
+        keys = Keys(state, self._rows, self._room, self._settling, queue, tasks)
         answer = e.PutAnswer(
             tuple([self._put(queue, session.number, request, keys) for request in op.requests]),
             queue.revision,
         )
-        self._rows.write()
         state.cache_reply(op.session, op.n, name, answer)
         return answer
 
@@ -51,11 +53,9 @@ class Producers:
         """Put a task within the user's transaction."""
         queue = self._queue(op)
         request = e.PutRequest("", (op.task,), wait=False)
-        self._rows.expect_tasks(queue, (request,))
         # without waiting, no session is needed
-        keys = Keys(self._state, self._rows, self._room, self._settling, queue)
+        keys = Keys(self._state, self._rows, self._room, self._settling, queue, request.tasks)
         answer = self._put(queue, 0, request, keys)
-        self._rows.write()
         return answer.ids[0] if isinstance(answer, e.Accepted) else e.Reply.REFUSED
 
     def leave(self, op: e.Leave) -> e.Reply:
@@ -113,15 +113,14 @@ class Producers:
         return self._room.join(queue, request.producer, session, count, group)
 
     def _accept(self, queue: Queue, request: e.PutRequest, keys: Keys) -> e.Accepted | e.Conflict:
-        rows = self._rows
         if request.cursor is not None and request.expected is not None:
-            value = rows.cursor(queue, request.cursor[0])
+            value = self._cursors.value(queue, request.cursor[0])
             if value != request.expected:
                 return e.Conflict(value)
         due, takeable = self._takers.due(queue), queue.takeable
         ids = self._add(queue, request.tasks, keys)
         if request.cursor is not None:
-            rows.set_cursor(queue, *request.cursor)
+            self._cursors.set(queue, *request.cursor)
         if queue.takers:
             self._takers.offer(queue, queue.takeable - takeable)
             self._takers.offer_sooner(queue, due)

@@ -9,9 +9,24 @@ import tenure.engine as e
 
 from ._groups import Groups
 from ._state import Moment, State
+from ._tables import Layout, Order, Table
 
 WAITING, DELAYED, LEASED, SUSPENDED, ENDING = range(5)
 """The places of a task: in the order of the waiting tasks, in the order of the delayed tasks, in none."""
+
+
+@dataclass(slots=True)
+class StoredSetting:
+    """A field of the record of a queue: its value as text, since when it has had it, and who set it."""
+
+    queue: str
+    name: str
+    value: str
+    since: float
+    by: str
+
+
+SETTINGS = Layout("setting", StoredSetting, ("queue", "name"), name=Order(("queue",), ("name",)))
 
 
 @dataclass(slots=True)
@@ -19,7 +34,8 @@ class Queue:
     """The settings and counts of a queue.
 
     `settings` are those of the record with this `revision`. `live` tasks are unfinished, `waiting` and `delayed` as
-    they stand in the orders; `stops` are the leased tasks that are to stop; `lasting` records are kept for good.
+    they stand in the orders; `stops` are the leased tasks that are to stop; `lasting` records are kept for good;
+    `cursors` are stored by producers.
     `known_due` is when the next delayed task is due, as long as `due_is_known`.
     """
 
@@ -44,6 +60,7 @@ class Queue:
     lasting: int = 0
     suspended: int = 0
     ending: int = 0
+    cursors: int = 0
     keep_until: Moment = 0
     groups: Groups = field(init=False)
     settings: e.Settings = field(init=False, default=e.DEFAULTS)
@@ -62,9 +79,9 @@ class Queue:
 
     @property
     def is_kept(self) -> bool:
-        """True if the queue lasts; time, idle takers and the cursors of producers aside."""
+        """True if the queue lasts, whatever the time; idle takers aside."""
         keeps = self.live or self.dead or self.lasting or self.producers or self.reserved or self.paused
-        return bool(keeps or self.groups.named)
+        return bool(keeps or self.cursors or self.groups.named)
 
     def keep_record(self, state: State) -> None:
         """The queue is used: its record, if it has one, lasts for `RECORD_TTL` at least."""
@@ -96,12 +113,15 @@ class Queue:
         """Count a task that has ended in this state."""
         setattr(self, state, getattr(self, state) + 1)
 
-    def forget_counts(self) -> None:
+    def forget_counts(self, state: State) -> None:
         """Reset the counts and the settings, as an unused queue has them."""
         self.put = self.done = self.cancelled = self.expired = self.discarded = self.purged = 0
         if self.revision:
             self.revision, self.settings = 0, e.DEFAULTS
             self.groups.unset()
+            stored: Table[StoredSetting] = state.table(SETTINGS)
+            for setting in [*stored.each("name", self.name)]:
+                stored.remove(setting)
 
     def enqueue_new(self, task: int, group: str, ready_at: Moment, now: Moment) -> int:
         """A new task of a group enters an order; return its place."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import tenure.engine as e
 
+from ._admin import Admin
 from ._claims import CLAIMERS, Claims
 from ._families import Families
 from ._holds import HOLDS, Holds
@@ -39,7 +40,7 @@ class EngineState(State, SessionState, Protocol):
 class Rules:
     """The rules over the state, queues and tasks of one engine, and the `handlers` of its operations.
 
-    `admin` makes the administration of queues, which each engine has of its own.
+    `count` counts the tasks of queues, which each engine does in its own way.
     """
 
     rates: Rates
@@ -58,7 +59,7 @@ class Rules:
         queues: Queues,
         rows: TaskRows,
         survey: Survey,
-        admin: Callable[[Takers, Settling, Families], object],
+        count: Callable[[e.Count], e.QueueCounts | e.Reply],
     ) -> None:
         rates = self.rates = Rates(state)
         holds = self.holds = Holds(state)
@@ -87,7 +88,7 @@ class Rules:
             claims=claims,
             producers=self.producers,
             tasks=tasks,
-            admin=admin(takers, settling, families),
+            admin=Admin(state, queues, rows, takers, settling, families, count),
             families=families,
             rates=rates,
             scans=Scans(state, *readers),

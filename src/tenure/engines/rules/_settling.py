@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tenure.engine as e
@@ -45,7 +45,7 @@ class Settling:
         """
         if not settles:
             return ()
-        leases = self._rows.leased(queue, session, settles)
+        leases = self._rows.leased(queue, session, [settle.id for settle in settles])
         refused: list[int] = []
         accepted: list[tuple[Task, e.Settle]] = []
         behind: list[tuple[Task, e.Settle]] = []
@@ -57,24 +57,31 @@ class Settling:
                 refused.append(settle.token)
             elif settle.verdict in (e.Verdict.NOTE, e.Verdict.ALONE):
                 if settle.failure:
-                    self._rows.set_failure(lease, settle.failure)
+                    self._rows.update(queue, lease, failure=settle.failure)
                 if settle.verdict is e.Verdict.ALONE:
-                    self._rows.set_alone(lease)
+                    self._rows.update(queue, lease, max_deliveries=0)
             else:
                 del leases[settle.id]
-                (behind if lease.kin or self._is_late(queue, lease) else accepted).append((lease, settle))
-        self._settle(queue, session, self._rows.expect_settled(queue, accepted))
-        self._rows.write()
-        for pair in behind:
-            self._settle(queue, session, self._rows.expect_settled(queue, [pair]))
-            self._rows.write()
+                (behind if lease.kin or self._is_late(lease) else accepted).append((lease, settle))
+        if accepted and queue.groups.named:
+            self._end_groups(queue, accepted)
+        self._settle(queue, session, accepted + behind)
         return tuple(refused)
 
-    def _settle(self, queue: Queue, session: Session, accepted: Iterable[tuple[Task, e.Settle]]) -> None:
+    def _end_groups(self, queue: Queue, accepted: Sequence[tuple[Task, e.Settle]]) -> None:
+        """Forget the groups that end with these tasks, and read the others, each with one statement."""
+        names = {lease.group for lease, _ in accepted if lease.group}
+        gone = queue.groups.end([lease.id for lease, settle in accepted if settle.verdict is e.Verdict.DONE])
+        left = queue.groups.read(names) if gone < len(names) else ()
+        for lease, _ in accepted if gone else ():
+            if lease.group not in left:
+                lease.group = ""
+
+    def _settle(self, queue: Queue, session: Session, accepted: Sequence[tuple[Task, e.Settle]]) -> None:
         groups = queue.groups
         for lease, settle in accepted:
             if settle.failure:
-                self._rows.set_failure(lease, settle.failure)
+                self._rows.update(queue, lease, failure=settle.failure)
             follows = e.after_verdict(
                 settle,
                 lease.attempts,
@@ -82,7 +89,7 @@ class Settling:
                 stop=lease.stop is not None,
                 stop_ttl=lease.stop_ttl,
                 unfinished=self.families.unfinished(queue, lease.id) if lease.kin else 0,
-                late=self._is_late(queue, lease),
+                late=self._is_late(lease),
             )
             if lease.group:
                 groups.unlease(lease.group)
@@ -92,12 +99,9 @@ class Settling:
             if settle.verdict in _UNTRIED:
                 groups.refund(lease.group)
 
-    def _is_late(self, queue: Queue, lease: Task) -> bool:
+    def _is_late(self, lease: Task) -> bool:
         """True if the deadline of a leased task has passed: its holder was then asked to stop."""
-        if lease.stop is None:
-            return False
-        task = self._rows.task(queue, lease.id)
-        return task is not None and task.is_late(self._state.moment)
+        return lease.stop is not None and lease.is_late(self._state.moment)
 
     def drop(self, found: tuple[str, int]) -> None:
         """The session that held a task of a queue has ended."""
@@ -108,12 +112,11 @@ class Settling:
         takeable = queue.takeable
         if task.group:
             queue.groups.unlease(task.group)
-        self._rows.expect_end(queue, task_id)
         follows = e.without_verdict(
             task.attempts,
             task.deliveries,
             task.max_deliveries,
-            self._rows.process(task),
+            self._state.process(task.session),
             stop=task.stop is not None,
             stop_ttl=task.stop_ttl,
             dead_ttl=task.dead_ttl,
@@ -121,7 +124,6 @@ class Settling:
         )
         self._after(queue, task, follows)
         queue.groups.refund(task.group)
-        self._rows.write()
         self._takers.offer(queue, queue.takeable - takeable)
 
     def _after(
@@ -145,9 +147,18 @@ class Settling:
         """A task that is in no order goes back into it; the caller offers what can be taken."""
         due = self._takers.due(queue)
         place = queue.enqueue(task.id, task.group, ready_at, self._state.moment)
-        self._rows.release(queue, task, place, ready_at, attempts, deliveries)
+        self.release(queue, task, place, ready_at, attempts, deliveries)
         if place == DELAYED:
             self._takers.offer_sooner(queue, due)
+
+    def release(
+        self, queue: Queue, task: Task, place: int, ready_at: Moment, attempts: int, deliveries: int
+    ) -> None:
+        """A task is at this place, and leased no more."""
+        counts = {"attempts": attempts, "deliveries": deliveries}
+        self._rows.update(
+            queue, task, place=place, ready_at=ready_at, **counts, session=None, token=0, stop=None
+        )
 
     def postpone(self, queue: Queue, task: Task, op: e.Move) -> None:
         """A task that is in no order goes back as the move says; the caller offers what can be taken."""
@@ -158,18 +169,25 @@ class Settling:
             if former:
                 queue.groups.count_out(former, task.id)
             task.group = op.group
-        self._rows.change(queue, task, op)
+        self.edit(queue, task, op)
         ready_at = task.ready_at if op.delay is None else state.after(op.delay)
         self.give_back(queue, task, ready_at, task.attempts, task.deliveries)
         if task.group != former:
             self._room.make_room(queue, former)
+
+    def edit(self, queue: Queue, task: Task, op: e.Move) -> None:
+        """A task that is not leased has the payload, the priority and the group of the move."""
+        new = {"payload": op.payload, "priority": op.priority, "group": op.group}
+        if changes := {name: value for name, value in new.items() if value is not None}:
+            self._rows.update(queue, task, **changes)
 
     def cancel(self, queue: Queue, task: Task, ttl: float | None, state: str = "cancelled") -> None:
         """Have a task end in this state, or its holder cancel it; the caller offers what can be taken."""
         if task.place == LEASED:
             if not task.stop:
                 queue.stops += 1
-                process = self._rows.stop(queue, task, self._state.rank(), ttl)
+                self._rows.update(queue, task, stop=self._state.rank(), stop_ttl=ttl)
+                process = self._state.process(task.session)
                 self._state.hint(process, queue.name, str(task.token), e.Notice.STOP)
                 if task.kin:
                     self.families.sweep_children(queue, task)
@@ -183,7 +201,6 @@ class Settling:
         queue.dequeue(task.place, task.group)
         ends = e.Ends(state, task.attempts, b"", ttl)
         if not (task.kin and self.families.keep(queue, task, ends)):
-            self._rows.expect_end(queue, task.id)
             self.end(queue, task, ends)
 
     def remove(self, queue: Queue, task: int, group: str) -> None:
@@ -201,17 +218,15 @@ class Settling:
         state, ttl = self._state, ends.ttl
         self.remove(queue, task.id, task.group)
         queue.count(ends.state)
-        if ends.state == "purged":
-            self._rows.delete(queue, task)
-        else:
+        expires = None if ttl is None else state.after(ttl)
+        if ends.state != "purged":
             queue.lasting += ttl is None
-            expires = None if ttl is None else state.after(ttl)
             settled = state.moment if session is None else state.after(2 * session.ttl)
             # a dead letter keeps its queue by being there
             listed = state.moment if expires is None or ends.state == "dead" else expires
             queue.keep_until = max(queue.keep_until, settled, listed)
             state.last.ending += 1
-            self._rows.record(queue, task, ends.state, ends.attempts, ends.result, expires)
+        self._rows.end(queue, task, ends, expires)
         if task.kin:
             self.families.ended(queue, task.id, ends.state, ends.result)
 
@@ -220,27 +235,22 @@ class Settling:
         while expired := self._rows.expired():
             for name, task in expired:
                 if not self._state.step():
-                    self._rows.write()
                     return
                 queue: Queue = self._queues.get(name)
                 takeable = queue.takeable
                 self._expire(queue, task)
                 self._takers.offer(queue, queue.takeable - takeable)
-            self._rows.write()
 
     def _expire(self, queue: Queue, task: Task) -> None:
         now, rows = self._state.moment, self._rows
         if task.kin:  # its children that came before it may have changed it
-            rows.write()
             found = rows.task(queue, task.id)
             if found is None or found.expires is None or found.expires > now:
                 return
             task = found
         if task.place >= LEASED and not task.is_late(now):  # it began before its time came
-            rows.set_expiry(queue, task, task.deadline)
+            rows.update(queue, task, expires=task.deadline)
             return
         if task.place >= LEASED or task.kin:
-            rows.set_expiry(queue, task, None)
+            rows.update(queue, task, expires=None)
         self.cancel(queue, task, e.EXPIRED_TTL, "expired")
-        if task.kin:
-            rows.write()

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any
 
 import tenure.engine as e
 
 from ._pages import page_of, place_in
-from ._queues import LEASED, Queue, Queues
+from ._queues import LEASED, SETTINGS, Queue, Queues, StoredSetting
 from ._room import Room
 from ._rows import Task, TaskRows, shown_state
 from ._settling import Settling
 from ._state import Session, State
+from ._tables import Table
 from ._takers import Takers
 
 _PLACES: dict[str, tuple[str | int, ...]] = {
@@ -135,7 +135,7 @@ class Tasks:
         task = None if queue is None else self._rows.task(queue, op.id)
         if task is None or task.place != LEASED or task.token != op.token:
             return e.Reply.REFUSED
-        self._rows.set_progress(queue, op.id, op.data)
+        self._rows.update(queue, task, progress=op.data)
         return e.Reply.REQUESTED if task.stop else e.Reply.OK
 
     def get_result(self, op: e.GetResult) -> e.Outcome | e.Unfinished | e.Reply:
@@ -147,7 +147,8 @@ class Tasks:
             return e.Reply.UNKNOWN
         task = self._rows.task(queue, op.id)
         if task is None:
-            return self._rows.outcome(queue, op.id) or e.Reply.UNKNOWN
+            ended = self._rows.ended_record(queue, op.id)
+            return e.Outcome(ended.state, ended.result, ended.attempts) if ended else e.Reply.UNKNOWN
         if op.watch:
             state.watch_task("task", op.key, op.id, op.watch)
         return e.Unfinished(self._state_of(task), state.ask_again_in())
@@ -155,7 +156,9 @@ class Tasks:
     def one(self, op: e.Scan[e.TaskPage]) -> e.TaskPage:
         """The task with an id, or the task that has a key."""
         state, queue = self._state, self._queues.find(op.key)
-        owner = queue and self._rows.owner(queue, op.only) if op.index is e.KEYED_TASK else None
+        owner = (
+            queue and self._rows.owners(queue, {op.only}).get(op.only) if op.index is e.KEYED_TASK else None
+        )
         task_id = owner.id if owner else 0 if op.index is e.KEYED_TASK else int(op.only)
         task = queue and self._rows.task(queue, task_id)
         if task is None:
@@ -212,20 +215,23 @@ class Tasks:
         state, queue = self._state, self._queues.get(op.key) if op.changes else self._queues.find(op.key)
         if queue is None:
             return e.Configured((), 0)
-        record = self._rows.settings(queue)
-        changes: dict[str, tuple[str, Any, str]] = {}
+        stored: Table[StoredSetting] = state.table(SETTINGS)
+        record = {setting.name: setting for setting in stored.each("name", op.key)}
+        changes: dict[str, StoredSetting] = {}
         for name, text in op.changes:
             known = record.get(name)
-            if text != (known[0] if known else e.DEFAULT_TEXTS[name]) and not (known and op.missing):
-                changes[name] = text, state.moment, op.by
+            if text != (known.value if known else e.DEFAULT_TEXTS[name]) and not (known and op.missing):
+                changes[name] = StoredSetting(op.key, name, text, state.now, op.by)
         if changes:
-            record = record | changes
-            self._rows.set_settings(queue, changes)
+            for setting in changes.values():
+                stored.save(setting)
+            record |= changes
             queue.revision = state.token()
             queue.keep_record(state)
-            self._have(queue, {name: text for name, (text, *_) in record.items()})
+            self._have(queue, {name: setting.value for name, setting in record.items()})
         fields = [
-            e.Setting(n, text, state.seconds_since(at), by) for n, (text, at, by) in sorted(record.items())
+            e.Setting(name, its.value, max(0.0, state.now - its.since), its.by)
+            for name, its in sorted(record.items())
         ]
         return e.Configured(tuple(fields), queue.revision)
 

@@ -15,9 +15,9 @@ import tenure.engine as e
 from tenure.engines.rules import Rules
 from tenure.errors import StoreUnavailable
 
-from ._admin import Admin
 from ._busy_retry import BusyRetry
 from ._clock import Clocks
+from ._counts import Counts
 from ._errors import explain, is_full
 from ._hints import write_hints
 from ._queue import Queues
@@ -57,7 +57,7 @@ class Executor:
         self._queues = queues = Queues(state)
         self._rows = rows = TaskRows(state, queues)
         self._rules = rules = Rules(
-            state, queues, rows, Survey(state, queues, path), partial(Admin, state, queues, rows)
+            state, queues, rows, Survey(state, queues, path), Counts(state, queues, rows).count
         )
         self._handlers = rules.handlers
         self._handlers |= {
@@ -124,7 +124,9 @@ class Executor:
         # concern it
         self._state.steps_left = self._state.cap
         self._clear_up()
-        return self._handlers[type(operation)](operation)
+        answer = self._handlers[type(operation)](operation)
+        self._rows.write()
+        return answer
 
     def _write(self, step: Callable[[], T]) -> tuple[T, set[str]]:
         """The return value of `step`, its effects written, and the other processes for which hints were written."""
@@ -158,6 +160,7 @@ class Executor:
             answer = self._handlers[type(operation)](operation)
             if state.soonest.sweep is not None and state.soonest.sweep <= state.now:
                 self._rules.families.sweep()
+            self._rows.write()
         return e.Reply.MORE if state.unfinished else answer
 
     def _clear_up(self) -> None:
@@ -177,6 +180,7 @@ class Executor:
             due = getattr(state.soonest, what)
             if not state.unfinished and due is not None and due <= now:
                 clear_up()
+                self._rows.write()
 
     def _begin(self) -> None:
         self._db.execute("BEGIN IMMEDIATE")

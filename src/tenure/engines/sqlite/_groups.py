@@ -7,7 +7,7 @@ groups.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 from dataclasses import fields
 from functools import lru_cache
 from math import inf
@@ -46,7 +46,7 @@ class GroupRows:
     def now(self) -> float:
         return self._state.now
 
-    def read(self) -> Groups:
+    def grouping(self) -> Groups:
         """The groups of the queue, which has a row for them."""
         *row, weights = self._state.one(GROUPS.grouping, queue=self._queue)
         groups = Groups(self, *row, _weights(weights))
@@ -67,17 +67,18 @@ class GroupRows:
         self._stored = row
         return bool(row)
 
-    def expect(self, names: Iterable[str]) -> None:
-        unknown = {name for name in names if name not in self._groups}
+    def read(self, names: AbstractSet[str]) -> AbstractSet[str]:
+        unknown = names - self._groups.keys()
         self._groups.update(dict.fromkeys(unknown))
         if self._are_some:
             for row in self._state.many(GROUPS.find, [self._key(name) for name in unknown]):
                 name = decoded_name(row[0])
                 self._groups[name] = Group(name, *row[1:])
+        return {name for name in names if self._groups[name] is not None}
 
     def find(self, name: str) -> Group | None:
         if name not in self._groups:
-            self.expect((name,))
+            self.read({name})
         return self._groups[name]
 
     def change(self, name: str) -> Group:
@@ -97,19 +98,9 @@ class GroupRows:
         self._changed.add(name)
         self._new.discard(name)
 
-    def of_tasks(self, tasks: Sequence[int]) -> dict[int, str]:
-        """Read the groups of these tasks; their names by the task, of those that are there."""
-        names: dict[int, str] = {}
-        for task, stored_name, *row in self._state.all(GROUPS.of_tasks, ids=str(list(tasks))):
-            name = decoded_name(stored_name)
-            if name not in self._groups and row[0] is not None:
-                self._groups[name] = Group(name, *row)
-            if name in self._groups:
-                names[task] = name
-        return names
-
     def next(self, count: int) -> list[Turn]:
         self._write()
+        self._state.write_tasks()
         rows = self._state.all(GROUPS.next, queue=self._queue, count=count)
         return [Turn(tag, decoded_name(name), waiting, first) for tag, name, waiting, first in rows]
 
@@ -126,7 +117,7 @@ class GroupRows:
             found = [decoded_name(name) for name, closed_until in rows[:limit] if closed_until <= time]
             if len(found) < len(rows) or len(rows) < count:
                 break
-        self.expect(found)
+        self.read(set(found))
         return found, rows[len(found)][1] if len(found) < len(rows) else inf
 
     def idle(self, time: float, limit: int) -> list[str]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import tenure.engine as e
 from tenure.engines.rules import encoded_name
 
 from ._queue import Queue
-from ._sql import QUEUES, TASKS, joined
+from ._sql import TASKS, joined
 from ._state import State, sooner
 
-_Kind = tuple[int, int, int, int | None, int | None, bytes, bytes | None]
-"""All of a new task but its payload and group: place, priority, ready_at, expires, deadline, meta and key."""
+_Kind = tuple[int, int, int, int | None, int | None, bool, bytes, bytes | None]
+"""All of a new task but its payload and group: place, priority, ready_at, expires, deadline, kin, meta and key."""
 
 
 class NewTasks:
@@ -30,11 +28,6 @@ class NewTasks:
         """Forget what a transaction that failed has left."""
         self._kinds, self._groups, self._payloads = [], [], []
 
-    def expect_tasks(self, queue: Queue, requests: Sequence[e.PutRequest]) -> None:
-        names = [task.group for request in requests for task in request.tasks if task.group]
-        if names:
-            queue.group_rows.expect(names)
-
     def add(
         self,
         queue: Queue,
@@ -44,6 +37,8 @@ class NewTasks:
         ready_at: int,
         expires: int | None,
         deadline: int | None,
+        *,
+        kin: bool = False,
     ) -> None:
         if expires is not None:
             self._state.soonest.task = sooner(expires, self._state.soonest.task)
@@ -51,19 +46,9 @@ class NewTasks:
         if not self._kinds:
             self._first_id = task
         key = None if new.key is None else encoded_name(new.key)
-        self._kinds.append((place, new.priority, ready_at, expires, deadline, new.meta, key))
+        self._kinds.append((place, new.priority, ready_at, expires, deadline, kin, new.meta, key))
         self._groups.append(encoded_name(new.group) if new.group else b"")
         self._payloads.append(new.payload)
-
-    def cursor(self, queue: Queue, name: str) -> bytes:
-        row = self._state.one(QUEUES.cursor, queue=queue.id, name=name)
-        return b"" if row is None else row[0]
-
-    def set_cursor(self, queue: Queue, name: str, value: bytes) -> None:
-        if value:
-            self._state.run(QUEUES.set_cursor, queue=queue.id, name=name, value=value)
-        else:
-            self._state.run(QUEUES.remove_cursor, queue=queue.id, name=name)
 
     def insert(self) -> None:
         """Insert the new tasks."""
@@ -84,6 +69,7 @@ class NewTasks:
         ready_at: int,
         expires: int | None,
         deadline: int | None,
+        kin: bool,
         meta: bytes,
         _: bytes | None,
     ) -> None:
@@ -106,6 +92,7 @@ class NewTasks:
             ready_at=ready_at,
             expires=expires,
             deadline=deadline,
+            kin=kin,
             meta=meta,
             in_groups=int(in_groups),
             rows=str(rows),

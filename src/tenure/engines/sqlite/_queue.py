@@ -32,9 +32,9 @@ class Queue(rules.Queue):
         self.has_groups = has_groups
         self.stored: tuple[Any, ...] = (queue, look_at, has_groups, *row)
         self.group_rows = GroupRows(state, queue)
-        self.groups = self.group_rows.read() if has_groups else Groups(self.group_rows)
+        self.groups = self.group_rows.grouping() if has_groups else Groups(self.group_rows)
         if self.revision:
-            self.settings = state.settings(queue, self.revision)
+            self.settings = state.settings(self.name, self.revision)
 
 
 class Queues:
@@ -51,7 +51,7 @@ class Queues:
 
     def save(self) -> None:
         for queue in list(self._queues.values()):
-            is_over = queue.keep_until <= self._state.moment and not queue.takers and self.is_idle(queue)
+            is_over = queue.keep_until <= self._state.moment and not queue.takers and not queue.is_kept
             if is_over and queue.has_groups:
                 queue.groups.pass_time()
             if queue.has_groups or queue.groups.are_kept:
@@ -60,19 +60,14 @@ class Queues:
                 if not (queue.has_groups or self._state.one(TASKS.any_kept_key, queue=queue.id)[0]):
                     del self._queues[queue.name]
                     self._state.run(QUEUES.delete, id=queue.id)
-                    if queue.revision:
-                        self._state.run(QUEUES.forget_settings, queue=queue.id)
+                    queue.forget_counts(self._state)
                     continue
                 queue.look_at = self._state.moment
-            if queue.look_at is None and queue.keep_until > self._state.moment and self.is_idle(queue):
+            if queue.look_at is None and queue.keep_until > self._state.moment and not queue.is_kept:
                 queue.look_at = int(queue.keep_until)
             row = _row_of(queue)
             if row != queue.stored:
                 self._state.run(QUEUES.save, **dict(zip(_COLUMNS, row, strict=True)))
-
-    def is_idle(self, queue: Queue) -> bool:
-        """True if nothing but time keeps the queue; idle takers do not."""
-        return not (queue.is_kept or self._state.one(QUEUES.any_cursor, queue=queue.id)[0])
 
     def forget(self, count: int) -> None:
         """Check queues that perhaps nothing keeps, which `save` deletes, or that have keys to be forgotten."""
@@ -93,10 +88,8 @@ class Queues:
             if row is None:
                 return None
             queue = self._queues[name] = Queue(self._state, *row)
-        if (queue.put or queue.revision) and queue.keep_until <= self._state.moment and self.is_idle(queue):
-            if queue.revision:
-                self._state.run(QUEUES.forget_settings, queue=queue.id)
-            queue.forget_counts()
+        if (queue.put or queue.revision) and queue.keep_until <= self._state.moment and not queue.is_kept:
+            queue.forget_counts(self._state)
         return queue
 
     def get(self, name: str) -> Queue:

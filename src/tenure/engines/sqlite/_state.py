@@ -7,18 +7,18 @@ once.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 import tenure.engine as e
-from tenure.engines.rules import Counters, Layout, News
+from tenure.engines.rules import SETTINGS, Counters, Layout, News
 
 from ._clock import FAR, Clocks, micros, moment, seconds
 from ._replies import CachedReplies
 from ._session import Session
-from ._sql import QUEUES, SESSIONS, repeated
+from ._sql import SESSIONS, repeated
 from ._tables import SqliteTable
 
 _MOST = 64
@@ -78,13 +78,16 @@ class State:
         self._processes: dict[int, str] = {}
         self._tables: dict[str, SqliteTable] = {}
         self._sweep_at = 0.0
-        self._settings: dict[int, tuple[int, e.Settings]] = {}
+        self._settings: dict[str, tuple[int, e.Settings]] = {}
+        self.write_tasks: Callable[[], None]
+        """Writes the changes of tasks, before a statement has to find them."""
 
-    def settings(self, queue: int, revision: int) -> e.Settings:
+    def settings(self, queue: str, revision: int) -> e.Settings:
         """The settings of a queue, as another transaction has left them."""
         known, settings = self._settings.get(queue, (0, e.DEFAULTS))
         if known != revision:
-            settings = e.settings_of([row[:2] for row in self.all(QUEUES.settings, queue=queue)])
+            stored = self.table(SETTINGS).each("name", queue)
+            settings = e.settings_of([(setting.name, setting.value) for setting in stored])
             self._settings[queue] = revision, settings
         return settings
 
@@ -273,19 +276,11 @@ class State:
             for (process,) in watchers:
                 self.hint(process, key, "", notice)
 
-    def changed(self, tasks: list[int]) -> None:
-        """Hint those that follow these tasks."""
-        if self.following:
-            followers = self.all(SESSIONS.followers, tasks=str(tasks))
-            if followers:
-                self.run(SESSIONS.changed, tasks=str(tasks))
-            for key, task, process in followers:
-                self.hint(process, key, str(task), e.Notice.CHANGED)
-
-    def task_watchers(self, key: str, tasks: list[int]) -> dict[int, list[str]]:
-        """The processes that watch for the ends of these tasks."""
-        watchers: dict[int, list[str]] = {}
-        if self.watching:
-            for task, process in self.all(SESSIONS.task_watchers, key=key, tasks=str(tasks)):
-                watchers.setdefault(task, []).append(process)
-        return watchers
+    def fire(self, kind: str, tasks: list[int], notice: e.Notice) -> None:
+        """Hint those that watch these tasks for that."""
+        if self.following if kind == "change" else self.watching:
+            watchers = self.all(SESSIONS.task_watchers, kind=kind, tasks=str(tasks))
+            if watchers:
+                self.run(SESSIONS.fired_tasks, kind=kind, tasks=str(tasks))
+            for key, task, process in watchers:
+                self.hint(process, key, str(task), notice)

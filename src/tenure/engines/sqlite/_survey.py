@@ -49,8 +49,7 @@ class Survey:
         if kind == "queues":
             queues = ((name, self._queues.find(name)) for (name,) in rows)
             return [
-                (name, queue and (queue.put or queue.revision or not self._queues.is_idle(queue)))
-                for name, queue in queues
+                (name, queue and (queue.put or queue.revision or queue.is_kept)) for name, queue in queues
             ]
         return rows
 

@@ -4,74 +4,64 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
 import tenure.engine as e
 from tenure.engines.rules import FAMILIES, Position, Task, Turn, decoded_name, encoded_name
 
+from ._changes import Changes
 from ._clock import micros, seconds
-from ._endings import Endings
 from ._keys import Keys
 from ._listing import listed
 from ._new_tasks import NewTasks
 from ._queue import Queue, Queues
 from ._records import ended_record, seconds_left, unfinished_record
 from ._session import Session
-from ._sql import QUEUES, TASKS
+from ._sql import TASKS
 from ._state import State
 
 _PAGE = 64
 
 
-class TaskRows(NewTasks, Keys, Endings):
-    """The tasks of all queues in the file."""
+class TaskRows(NewTasks, Keys, Changes):
+    """The tasks of all queues in the file. Changes are written together, before a statement has to find them."""
 
     def __init__(self, state: State, queues: Queues) -> None:
         NewTasks.__init__(self, state)
         Keys.__init__(self, state, queues)
-        Endings.__init__(self, state, queues)
+        Changes.__init__(self, state, queues)
+        state.write_tasks = self.write
 
     def begin(self) -> None:
         """Forget what a transaction that failed has left."""
         NewTasks.begin(self)
-        Endings.begin(self)
+        Changes.begin(self)
 
     def write(self) -> None:
-        self.insert()
+        """Write what was changed: endings free keys that new tasks may have."""
         self.store()
-
-    def replaceable(self, queue: Queue, task: int) -> Task:
         self.insert()
-        found = self.task(queue, task)
-        assert found is not None
-        return found
-
-    # settings
-
-    def settings(self, queue: Queue) -> dict[str, tuple[str, int, str]]:
-        return {name: (value, *row) for name, value, *row in self._state.all(QUEUES.settings, queue=queue.id)}
-
-    def set_settings(self, queue: Queue, changes: Mapping[str, tuple[str, int, str]]) -> None:
-        for name, (value, since, by) in changes.items():
-            self._state.run(QUEUES.set_setting, queue=queue.id, name=name, value=value, since=since, by=by)
 
     # orders
 
     def next_due(self, queue: Queue) -> int | None:
-        self.insert()
+        self.write()
         return self._state.one(TASKS.due, queue=queue.id)[0]
 
     def promote(self, queue: Queue, count: int) -> tuple[int, Iterable[tuple[int, str]]]:
-        state, in_groups = self._state, dict[int, str]()
+        self.write()
+        state, in_groups = self._state, list[tuple[int, str]]()
         if queue.groups.named:
             rows = state.all(TASKS.are_due, queue=queue.id, now=state.moment, limit=count)
-            in_groups = queue.group_rows.of_tasks([row[3] for row in rows])
+            in_groups = [(task, decoded_name(group)) for group, _, _, task, _ in rows]
+            queue.groups.read({group for _, group in in_groups})
         moved = state.run(TASKS.promote, queue=queue.id, now=state.moment, count=count).rowcount
-        return moved, in_groups.items()
+        return moved, in_groups
 
     def take(self, queue: Queue, session: Session, want: int) -> list[e.Taken]:
+        self.write()
         tasks: list[e.Taken] = []
         if (aging := queue.settings.aging) is not None:
             before = self._state.moment - micros(aging)
@@ -83,6 +73,7 @@ class TaskRows(NewTasks, Keys, Endings):
         return tasks
 
     def take_turns(self, queue: Queue, session: Session, turns: Sequence[Turn]) -> list[e.Taken]:
+        self.write()
         count = Counter([turn.group for turn in turns])
         aging = queue.settings.aging
         before = None if aging is None else self._state.moment - micros(aging)
@@ -149,80 +140,35 @@ class TaskRows(NewTasks, Keys, Endings):
             keep=queue.settings.payloads,
             dead_ttl=queue.settings.dead,
         )
-        state.changed(ids)
+        state.fire("change", ids, e.Notice.CHANGED)
         return tasks
 
     # leases
 
-    def leased(self, queue: Queue, session: Session, settles: Sequence[e.Settle]) -> dict[int, Task]:
-        ids = str([settle.id for settle in settles])
-        found = self._state.one(TASKS.leased, ids=ids, queue=queue.id, session=session.number)
+    def leased(self, queue: Queue, session: Session, tasks: Sequence[int]) -> dict[int, Task]:
+        self.write()
+        found = self._state.one(TASKS.leased, ids=str(tasks), queue=queue.id, session=session.number)
         leases = {row[0]: Task(*row) for row in json.loads(found[0])}
-        self.expect_ends(queue, list(leases))
+        if queue.groups.named:
+            for lease in leases.values():
+                lease.group = decoded_name(bytes.fromhex(lease.group))
         return leases
 
-    def expect_settled(
-        self, queue: Queue, accepted: list[tuple[Task, e.Settle]]
-    ) -> Iterable[tuple[Task, e.Settle]]:
-        """Read the groups of leases, but for groups that end with them: those are forgotten at once."""
-        if not queue.groups.named:
-            return accepted
-        done = [lease.id for lease, settle in accepted if settle.verdict is e.Verdict.DONE and not lease.kin]
-        ended = queue.groups.end(done)
-        if ended == len(accepted):
-            return accepted
-        names = queue.group_rows.of_tasks([lease.id for lease, _ in accepted])
-        for lease, _ in accepted:
-            lease.group = names.get(lease.id, "")
-        return accepted
-
-    def expect_end(self, queue: Queue, task: int) -> None:
-        self.expect_ends(queue, [task])
-
-    def set_kin(self, _queue: Queue, tasks: Sequence[int]) -> None:
-        self._state.run(TASKS.set_kin, ids=str(list(tasks)))
-
-    def stop(self, _queue: Queue, task: Task, rank: int, ttl: float | None) -> str:
-        self._state.run(TASKS.stop, id=task.id, stop=rank, ttl=ttl)
-        return self._state.process(task.session)
-
-    def process(self, lease: Task) -> str:
-        return self._state.process(lease.session)
-
-    def set_alone(self, lease: Task) -> None:
-        self._state.run(TASKS.set_alone, id=lease.id)
-
-    def forget_failures(self, lease: Task) -> None:
-        self._state.run(TASKS.forget_failures, id=lease.id)
-
-    def delete(self, queue: Queue, task: Task) -> None:
-        self.finished(queue, task.id)
-        self._state.run(TASKS.delete, ids=str([task.id]))
-        self._state.changed([task.id])
-
-    def set_failure(self, lease: Task, failure: bytes) -> None:
-        self._state.run(TASKS.set_failure, id=lease.id, failure=failure)
-
     def first_of_session(self, session: Session) -> tuple[str, int] | None:
+        self.write()
         return self._state.one(TASKS.next_of_session, session=session.number)
 
     def stops(self, queue: Queue, session: Session) -> tuple[int, ...]:
+        self.write()
         rows = self._state.all(TASKS.stops, queue=queue.id, session=session.number)
         return tuple([row[0] for row in rows])
 
     # single tasks
 
     def task(self, queue: Queue, task: int) -> Task | None:
+        self.write()
         row = self._state.one(TASKS.task, id=task, queue=queue.id)
         return row and _task(row)
-
-    def set_progress(self, _queue: Queue, task: int, data: bytes) -> None:
-        self._state.run(TASKS.set_progress, id=task, data=data)
-        self._state.changed([task])
-
-    def outcome(self, queue: Queue, task: int) -> e.Outcome | None:
-        row = self._state.one(TASKS.outcome, id=task, queue=queue.id, now=self._state.moment)
-        return row and e.Outcome(*row)
 
     def unfinished_record(self, queue: Queue, task: Task, state: str) -> e.Record:
         row = self._state.one(TASKS.show, ids=str([task.id]))
@@ -247,18 +193,16 @@ class TaskRows(NewTasks, Keys, Endings):
     # time
 
     def expired(self) -> list[tuple[str, Task]]:
+        self.write()
         state = self._state
         rows = state.all(TASKS.expired, now=state.moment, count=_PAGE)
         if not rows:
             state.soonest.task = state.one(TASKS.soonest)[0]
         return [(name, _task(row)) for name, *row in rows]
 
-    def set_expiry(self, _queue: Queue, task: Task, expires: int | None) -> None:
-        self._state.run(TASKS.set_expiry, id=task.id, expires=expires)
-
 
 def _task(row: Sequence[Any]) -> Task:
     """A task from a row of `task`."""
     task = Task(*row)
-    task.group = decoded_name(row[8])
+    task.group = decoded_name(row[9])
     return task

@@ -37,14 +37,6 @@ REPLACE INTO task_group VALUES (:queue, :name, :unfinished, :waiting, :leased, :
 WITH gone (queue, name) AS (VALUES (:queue, :name))
 DELETE FROM task_group WHERE queue IN (SELECT queue FROM gone) AND name IN (SELECT name FROM gone)
 
--- of_tasks: The groups of tasks.
--- in: ids (a JSON array)
--- out: id of the task, and all columns of its group but the queue, NULL for one that is not written yet, or not any more
-SELECT task.id, group_name, unfinished, task_group.waiting, leased, takeable, pinned_task, rests, reserved, producers,
-  starts_at, paced_at, closed_until, tag
-FROM json_each(:ids) AS these CROSS JOIN task ON task.id = these.value
-LEFT JOIN task_group ON task_group.queue = task.queue AND task_group.name = task.group_name
-
 -- next: The groups whose turns are next.
 -- in: queue, count
 -- out: tag, name, waiting, and the id of its first task by priority

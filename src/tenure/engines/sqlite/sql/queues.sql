@@ -2,7 +2,7 @@
 -- in: name
 -- out: all columns
 SELECT id, look_at, has_groups, name, paused, revision, live, waiting, delayed, put, done, dead, cancelled, expired,
-  discarded, purged, reserved, producers, takers, stops, ordinal, lasting, suspended, ending, keep_until
+  discarded, purged, reserved, producers, takers, stops, ordinal, lasting, suspended, ending, cursors, keep_until
 FROM queue WHERE name = :name
 
 -- name: The name of a queue.
@@ -19,21 +19,9 @@ INSERT INTO queue (name) VALUES (:name)
 UPDATE queue SET paused = :paused, revision = :revision, live = :live, waiting = :waiting, delayed = :delayed,
   put = :put, done = :done, dead = :dead, cancelled = :cancelled, expired = :expired, discarded = :discarded,
   purged = :purged, reserved = :reserved, producers = :producers, takers = :takers, stops = :stops, ordinal = :ordinal,
-  lasting = :lasting, suspended = :suspended, ending = :ending, keep_until = :keep_until, look_at = :look_at, has_groups = :has_groups
+  lasting = :lasting, suspended = :suspended, ending = :ending, cursors = :cursors, keep_until = :keep_until,
+  look_at = :look_at, has_groups = :has_groups
 WHERE id = :id
-
--- settings: The record of the settings.
--- in: queue
--- out: name, value, since when, who set it
-SELECT name, value, since, by FROM setting WHERE queue = :queue
-
--- set_setting: Store a field of the record.
--- in: queue, name, value, since, by
-REPLACE INTO setting VALUES (:queue, :name, :value, :since, :by)
-
--- forget_settings: Forget the record.
--- in: queue
-DELETE FROM setting WHERE queue = :queue
 
 -- delete: Forget a queue.
 -- in: id
@@ -43,26 +31,3 @@ DELETE FROM queue WHERE id = :id
 -- in: now, count
 -- out: name
 SELECT name FROM queue WHERE look_at <= :now ORDER BY look_at LIMIT :count
-
--- any_cursor: Whether a queue has a position that a producer stored.
--- in: queue
--- out: 1 or 0
-SELECT EXISTS (SELECT 1 FROM cursor WHERE queue = :queue)
-
--- cursors: The positions that producers stored.
--- in: queue
--- out: name, value
-SELECT name, value FROM cursor WHERE queue = :queue
-
--- cursor: One position that a producer stored.
--- in: queue, name
--- out: value
-SELECT value FROM cursor WHERE queue = :queue AND name = :name
-
--- remove_cursor: Forget a position.
--- in: queue, name
-DELETE FROM cursor WHERE queue = :queue AND name = :name
-
--- set_cursor: Store a position.
--- in: queue, name, value
-INSERT INTO cursor VALUES (:queue, :name, :value) ON CONFLICT (queue, name) DO UPDATE SET value = excluded.value

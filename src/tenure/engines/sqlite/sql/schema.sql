@@ -74,6 +74,7 @@ CREATE TABLE queue (
   lasting INTEGER NOT NULL DEFAULT 0,
   suspended INTEGER NOT NULL DEFAULT 0,
   ending INTEGER NOT NULL DEFAULT 0,
+  cursors INTEGER NOT NULL DEFAULT 0,
   keep_until INTEGER NOT NULL DEFAULT 0,
   look_at INTEGER,
   has_groups INTEGER NOT NULL DEFAULT 0
@@ -81,24 +82,6 @@ CREATE TABLE queue (
 
 -- queue_look: Queues that may be forgotten from then on.
 CREATE INDEX queue_look ON queue (look_at) WHERE look_at IS NOT NULL
-
--- setting: A field of the record of a queue's settings, as a JSON text.
-CREATE TABLE setting (
-  queue INTEGER NOT NULL,
-  name TEXT NOT NULL,
-  value TEXT NOT NULL,
-  since INTEGER NOT NULL,
-  by TEXT NOT NULL,
-  PRIMARY KEY (queue, name)
-) WITHOUT ROWID
-
--- cursor: Positions that producers stored along with their tasks.
-CREATE TABLE cursor (
-  queue INTEGER NOT NULL,
-  name TEXT NOT NULL,
-  value BLOB NOT NULL,
-  PRIMARY KEY (queue, name)
-) WITHOUT ROWID
 
 -- grouping: What a queue has for all its groups together, while it has a group or settings: how many are named, how
 -- many of these have an unfinished task, how many tasks can be taken, how many producers wait in the lines of groups; the

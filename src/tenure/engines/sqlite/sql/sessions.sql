@@ -94,21 +94,15 @@ WHERE kind = :kind AND key = :key AND task = :task ORDER BY watch.id
 -- in: kind, key, task
 DELETE FROM watch WHERE kind = :kind AND key = :key AND task = :task
 
--- task_watchers: Those that watch for the ends of these tasks.
--- in: key, tasks (a JSON array)
--- out: task, process
-SELECT task, process FROM watch JOIN session ON session.id = watch.session
-WHERE kind = 'task' AND key = :key AND task IN (SELECT value FROM json_each(:tasks)) ORDER BY watch.id
-
--- followers: Those that watch for the next change of these tasks.
--- in: tasks (a JSON array)
+-- task_watchers: Those that watch these tasks for their ends, or for their next changes, in the order of registration.
+-- in: kind, tasks (a JSON array)
 -- out: key, task, process
 SELECT key, task, process FROM watch JOIN session ON session.id = watch.session
-WHERE kind = 'change' AND task IN (SELECT value FROM json_each(:tasks))
+WHERE kind = :kind AND task IN (SELECT value FROM json_each(:tasks)) ORDER BY watch.id
 
--- changed: The watches for the next change of these tasks are over.
--- in: tasks (a JSON array)
-DELETE FROM watch WHERE kind = 'change' AND task IN (SELECT value FROM json_each(:tasks))
+-- fired_tasks: Such watches are over.
+-- in: kind, tasks (a JSON array)
+DELETE FROM watch WHERE kind = :kind AND task IN (SELECT value FROM json_each(:tasks))
 
 -- next_watch: Something that a session watches.
 -- in: session

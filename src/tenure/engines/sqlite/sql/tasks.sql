@@ -1,22 +1,26 @@
 -- insert: Put tasks. `repeated` makes one row of parameters several.
--- in: id, queue, place, priority, ready_at, expires, deadline, meta, key, group, first_put, payload
-INSERT INTO task (id, queue, place, priority, ready_at, expires, deadline, meta, key, group_name, first_put, payload)
-VALUES (:id, :queue, :place, :priority, :ready_at, :expires, :deadline, :meta, :key, :group, :first_put, :payload)
+-- in: id, queue, place, priority, ready_at, expires, deadline, kin, meta, key, group, first_put, payload
+INSERT INTO task (id, queue, place, priority, ready_at, expires, deadline, kin, meta, key, group_name, first_put, payload)
+VALUES (:id, :queue, :place, :priority, :ready_at, :expires, :deadline, :kin, :meta, :key, :group, :first_put, :payload)
 
 -- insert_alike: Put tasks that differ in their payload and group alone, and have no key: one statement for all of them.
--- in: queue, id (of the first, the others follow), place, priority, ready_at, expires, deadline, meta, in_groups (whether any
---     has one), rows (JSON arrays of the offset and length of the payload in bytes, and of the group if any has one), bytes
-INSERT INTO task (id, queue, place, priority, ready_at, expires, deadline, meta, group_name, payload)
-SELECT :id + key, :queue, :place, :priority, :ready_at, :expires, :deadline, :meta,
+-- in: queue, id (of the first, the others follow), place, priority, ready_at, expires, deadline, kin, meta, in_groups (whether
+--     any has one), rows (JSON arrays of the offset and length of the payload in bytes, and of the group if any has one), bytes
+INSERT INTO task (id, queue, place, priority, ready_at, expires, deadline, kin, meta, group_name, payload)
+SELECT :id + key, :queue, :place, :priority, :ready_at, :expires, :deadline, :kin, :meta,
   CASE WHEN :in_groups THEN substr(:bytes, json_extract(value, '$[2]'), json_extract(value, '$[3]')) ELSE x'' END,
   substr(:bytes, json_extract(value, '$[0]'), json_extract(value, '$[1]'))
 FROM json_each(:rows)
 
--- owner: The task that has a key, unfinished or ended.
+-- owners: The tasks that have keys: those that have ended, then the unfinished ones. `repeated` makes one row of
+-- parameters several.
 -- in: queue, key, now
--- out: id, place (NULL: it has ended), kin
-SELECT id, place, kin FROM task WHERE queue = :queue AND key = :key
-UNION ALL SELECT task, NULL, 0 FROM kept_key WHERE queue = :queue AND key = :key AND until > :now LIMIT 1
+-- out: key, id, place (NULL: it has ended), kin
+WITH wanted (queue, key, now) AS (VALUES (:queue, :key, :now))
+SELECT kept_key.key, task, NULL, 0 FROM wanted
+CROSS JOIN kept_key ON kept_key.queue = wanted.queue AND kept_key.key = wanted.key AND until > now
+UNION ALL SELECT task.key, id, place, kin FROM wanted
+CROSS JOIN task ON task.queue = wanted.queue AND task.key = wanted.key
 
 -- keep_key: A key lasts until a moment, for a task that has it or gets it.
 -- in: queue, key, task, until
@@ -42,33 +46,10 @@ DELETE FROM kept_key WHERE queue = :queue AND key IN
 -- out: until
 SELECT min(until) FROM kept_key WHERE queue = :queue
 
--- supersede: A task has its key no more, and does not go back.
--- in: id, ttl
-UPDATE task SET key = NULL, stop_ttl = CASE WHEN stop IS NULL THEN :ttl ELSE stop_ttl END, stop = coalesce(stop, 0)
-WHERE id = :id
-
--- replace: It becomes another one.
--- in: id, place, priority, ready_at, expires, deadline, meta, group, first_put, payload
-UPDATE task SET place = :place, priority = :priority, ready_at = :ready_at, expires = :expires, deadline = :deadline, meta = :meta,
-  group_name = :group, first_put = :first_put, payload = :payload, attempts = 0, deliveries = 0, keep = 0,
-  progress = x'', failure = x''
-WHERE id = :id
-
--- change: It has another payload, priority or group, unless that is NULL.
---- in: id, payload, priority, group
-UPDATE task SET payload = coalesce(:payload, payload), priority = coalesce(:priority, priority),
-  group_name = coalesce(:group, group_name)
-WHERE id = :id
-
 -- due: When the next delayed task becomes due.
 -- in: queue
 -- out: ready_at
 SELECT min(ready_at) FROM task WHERE queue = :queue AND place = 1
-
--- due_beside: When the next delayed task besides one becomes due.
--- in: queue, id
--- out: ready_at
-SELECT min(ready_at) FROM task WHERE queue = :queue AND place = 1 AND id <> :id
 
 -- promote: Delayed tasks that are due are waiting from now on.
 -- in: queue, now, count
@@ -136,28 +117,9 @@ FROM json_each(:ids) AS taken WHERE task.id = taken.value
 
 -- leased: The tasks among these that a session has taken.
 -- in: ids (a JSON array), queue, session
--- out: JSON arrays of id, token, attempts, deliveries, ready_at, stop, stop_ttl, kin
-SELECT json_group_array(json_array(id, token, attempts, deliveries, ready_at, stop, stop_ttl, kin))
+-- out: JSON arrays of id, token, attempts, deliveries, ready_at, stop, stop_ttl, kin, deadline, group_name in hexadecimal digits
+SELECT json_group_array(json_array(id, token, attempts, deliveries, ready_at, stop, stop_ttl, kin, deadline, hex(group_name)))
 FROM task WHERE id IN (SELECT value FROM json_each(:ids)) AND +queue = :queue AND +session = :session
-
--- set_kin: Tasks have families, and do not expire before their deadlines.
--- in: ids (a JSON array)
-UPDATE task SET kin = 1, expires = deadline WHERE id IN (SELECT value FROM json_each(:ids))
-
--- kin: The tasks among these that have families.
--- in: ids (a JSON array)
--- out: id
-SELECT id FROM task WHERE id IN (SELECT value FROM json_each(:ids)) AND kin = 1
-
--- set_failure: What a settlement says of the failed tries.
--- in: id, failure
-UPDATE task SET failure = :failure WHERE id = :id
-
--- release: Tasks are waiting or delayed, from now on or again, and not leased.
--- in: rows (JSON arrays of id, place, ready_at, attempts, deliveries)
-UPDATE task SET place = json_extract(value, '$[1]'), ready_at = json_extract(value, '$[2]'),
-  attempts = json_extract(value, '$[3]'), deliveries = json_extract(value, '$[4]'), session = NULL, token = 0
-FROM json_each(:rows) AS released WHERE task.id = json_extract(released.value, '$[0]')
 
 -- record: Keep a record of tasks that end.
 -- in: rows (JSON arrays of id, state, seq, attempts, expires, offset and length of the result in bytes), bytes, now
@@ -176,25 +138,9 @@ DELETE FROM task WHERE id IN (SELECT value FROM json_each(:ids))
 -- task: An unfinished task.
 -- in: id, queue
 -- out: the columns of a `rules.Task`
-SELECT id, token, attempts, deliveries, ready_at, stop, stop_ttl, kin, group_name, place, session, max_deliveries,
-  dead_ttl, expires, first_put, deadline
+SELECT id, token, attempts, deliveries, ready_at, stop, stop_ttl, kin, deadline, group_name, place, session,
+  max_deliveries, dead_ttl, expires, first_put
 FROM task WHERE id = :id AND +queue = :queue
-
--- set_progress: What the holder reports.
--- in: id, data
-UPDATE task SET progress = :data WHERE id = :id
-
--- forget_failures: A value of the task is stored.
--- in: id
-UPDATE task SET deliveries = deliveries - attempts, attempts = 0 WHERE id = :id
-
--- set_alone: The task runs alone.
--- in: id
-UPDATE task SET max_deliveries = 0 WHERE id = :id
-
--- stop: The cancellation of the task was requested.
--- in: id, stop (the rank of the request), ttl
-UPDATE task SET stop = :stop, stop_ttl = :ttl WHERE id = :id
 
 -- stops: Tokens of tasks of a session whose cancellation was requested, in the order of the requests.
 -- in: queue, session
@@ -216,24 +162,14 @@ WHERE session = :session AND place = 2 AND token > :token ORDER BY token LIMIT :
 -- expired: Tasks that expire or are late, in the order of their time and id.
 -- in: now, count
 -- out: queue (its name), and as `task`
-SELECT queue.name, task.id, token, attempts, deliveries, ready_at, stop, stop_ttl, kin, group_name, place, session,
-  max_deliveries, dead_ttl, expires, first_put, deadline
+SELECT queue.name, task.id, token, attempts, deliveries, ready_at, stop, stop_ttl, kin, deadline, group_name, place,
+  session, max_deliveries, dead_ttl, expires, first_put
 FROM task JOIN queue ON queue.id = task.queue
 WHERE expires <= :now ORDER BY expires, task.id LIMIT :count
-
--- set_expiry: A task is looked at at another time, or no more.
--- in: id, expires
-UPDATE task SET expires = :expires WHERE id = :id
 
 -- soonest: When the next task expires or is late.
 -- out: expires
 SELECT min(expires) FROM task WHERE expires IS NOT NULL
-
--- outcome: The record of a task that has ended.
--- in: id, queue, now
--- out: state, result, attempts
-SELECT state, result, attempts FROM ended
-WHERE id = :id AND queue = :queue AND (expires IS NULL OR expires > :now)
 
 -- ended_task: The whole record of a task that has ended.
 -- in: id, queue, now
@@ -260,25 +196,16 @@ RETURNING queue, id, kin
 -- out: expires
 SELECT min(expires) FROM ended WHERE expires IS NOT NULL AND state = 'dead'
 
--- requeue: A dead task is unfinished again.
+-- revive: A dead task is unfinished again.
 -- in: id, now
 INSERT INTO task (id, queue, place, priority, ready_at, kin, group_name, key, progress, failure, meta, payload,
   first_put)
 SELECT id, queue, 0, priority, :now, kin, group_name, key, progress, failure, meta, payload, :now FROM ended WHERE id = :id
 
--- ended_one: The record of a task that has not expired.
---- in: id, queue, now
---- out: state, expires, kin
-SELECT state, expires, kin FROM ended WHERE id = :id AND queue = :queue AND (expires IS NULL OR expires > :now)
-
 -- forget_one: Delete a record.
 -- in: id
-DELETE FROM ended WHERE id = :id
-
--- dead_one: A dead task.
--- in: id, queue
--- out: key, expires, group_name, kin
-SELECT key, expires, group_name, kin FROM ended WHERE id = :id AND +queue = :queue AND state = 'dead'
+-- out: expires
+DELETE FROM ended WHERE id = :id RETURNING expires
 
 -- waiting_same_time: Those that wait behind a task of the same group and priority that was ready at the same time.
 -- in: queue, group, priority, ready_at, id, limit

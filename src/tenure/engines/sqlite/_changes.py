@@ -1,0 +1,130 @@
+"""Tasks that change or end: written together; sessions that follow them, or wait for their ends, are hinted."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from functools import cache
+from typing import Any
+
+import tenure.engine as e
+from tenure.engines.rules import SHOWN, Task, encoded_name, forget_family
+
+from ._queue import Queue, Queues
+from ._sql import QUEUES, TASKS, joined
+from ._state import State, sooner
+
+
+class Changes:
+    """The changes of tasks since they were last written, the endings, and the records of tasks that have ended."""
+
+    def __init__(self, state: State, queues: Queues) -> None:
+        self._state = state
+        self._queues = queues
+        self._changed: dict[int, dict[str, Any]] = {}
+        self._ended: list[int] = []
+        self._recorded: list[tuple[Any, ...]] = []
+        self._results: list[bytes] = []
+        self._count = 0
+        """The number of tasks that have ended in this transaction."""
+
+    def begin(self) -> None:
+        """Forget what a transaction that failed has left."""
+        self._changed, self._ended, self._recorded, self._results, self._count = {}, [], [], [], 0
+
+    def update(self, _queue: Queue, task: Task, **fields: Any) -> None:
+        if fields.get("expires") is not None:
+            self._state.soonest.task = sooner(fields["expires"], self._state.soonest.task)
+        self._changed.setdefault(task.id, {}).update(fields)
+
+    def end(self, _queue: Queue, task: Task, ends: e.Ends, expires: int | None) -> None:
+        self._ended.append(task.id)
+        if ends.state == "purged":
+            return
+        own = self._state
+        if expires is not None:
+            if ends.state == "dead":
+                own.soonest.letter = sooner(expires, own.soonest.letter)
+            else:
+                own.soonest.record = sooner(expires, own.soonest.record)
+        row = (task.id, ends.state, own.last.ending, ends.attempts, expires, len(ends.result))
+        self._recorded.append(row)
+        self._results.append(ends.result)
+
+    def store(self) -> None:
+        """Write the changes, then the endings."""
+        if self._changed:
+            self._store_changes()
+        if self._ended:
+            if self._recorded:
+                self._store_records()
+            ended, self._ended = self._ended, []
+            self._state.run(TASKS.delete, ids=str(ended))
+            self._state.fire("task", ended, e.Notice.FINISHED)
+            self._state.fire("change", ended, e.Notice.CHANGED)
+            self._count += len(ended)
+
+    def _store_changes(self) -> None:
+        rows: defaultdict[tuple[str, ...], list[tuple[Any, ...]]] = defaultdict(list)
+        for task, fields in self._changed.items():
+            if "group" in fields:
+                fields["group"] = bytearray(encoded_name(fields["group"]))
+            rows[tuple(fields)].append((task, *fields.values()))
+        shown = [task for task, fields in self._changed.items() if not SHOWN.isdisjoint(fields)]
+        self._changed = {}
+        for names, values in rows.items():
+            self._state.many(updating(names), values)
+        if shown:
+            self._state.fire("change", shown, e.Notice.CHANGED)
+
+    def _store_records(self) -> None:
+        rows: list[tuple[Any, ...]] = []
+        at = 1
+        for *row, size in self._recorded:
+            rows.append((*row, at, size))
+            at += size
+        data = joined(self._results)
+        self._recorded, self._results = [], []
+        self._state.run(TASKS.record, rows=json.dumps(rows), bytes=data, now=self._state.moment)
+
+    def revive(self, queue: Queue, task: int) -> None:
+        self._state.run(TASKS.revive, id=task, now=self._state.moment)
+        self.forget_record(queue, task)
+
+    def forget_record(self, queue: Queue, task: int) -> None:
+        (expires,) = self._state.one(TASKS.forget_one, id=task)
+        queue.lasting -= expires is None
+
+    def delete_letters(self) -> None:
+        """Delete dead letters whose ttl has passed, as far as the step budget goes."""
+        state = self._state
+        rows = state.all(TASKS.delete_letters, now=state.moment, count=state.steps_left)
+        state.steps_left -= len(rows)
+        for queue_id, count in Counter(row[0] for row in rows).items():
+            (name,) = state.one(QUEUES.name, id=queue_id)
+            queue = self._queues.get(name)
+            queue.dead -= count
+            queue.purged += count
+            for queue_of, task, kin in rows:
+                if kin and queue_of == queue_id:
+                    forget_family(state, name, task)
+        state.soonest.letter = soonest = state.one(TASKS.soonest_letter)[0]
+        state.unfinished = soonest is not None and soonest <= state.moment
+
+    def forget_records(self) -> None:
+        """Forget outdated records: a few at a time, and more than can have come since."""
+        state = self._state
+        if state.soonest.record is not None and state.soonest.record <= state.moment:
+            state.run(TASKS.forget, now=state.moment, count=e.how_many_to_forget(self._count))
+
+
+@cache
+def updating(names: tuple[str, ...]) -> str:
+    """The statement that changes these fields of tasks; `repeated` makes one row of parameters several."""
+    new = ", ".join(f"new_{name}" for name in names)
+    values = ", ".join(f":{name}" for name in names)
+    changes = ", ".join(f"{'group_name' if name == 'group' else name} = new_{name}" for name in names)
+    return (
+        f"WITH new (task, {new}) AS (VALUES (:task, {values})) "  # noqa: S608 the names are fields
+        f"UPDATE task SET {changes} FROM new WHERE id = new.task"
+    )
