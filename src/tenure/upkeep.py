@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from tenure.pages import doc_page
 from tenure.waiting import this_task
 
-__all__ = ("Job", "Upkeep", "in_one_task", "leaves", "unwrapped_task_group")
+__all__ = ("BackgroundTask", "Upkeep", "in_one_task", "leaves", "unwrapped_task_group")
 
 
 @asynccontextmanager
@@ -60,7 +60,7 @@ async def in_one_task(what: str, page: str = "") -> AsyncGenerator[None]:
         ) from problem
 
 
-class Job:
+class BackgroundTask:
     """A background child. Its scope is its own and shielded: nothing but `end` and a crash ends it.
 
     The scope is made before the job starts, so a job may be ended before its first step. A job that reports when it has
@@ -101,7 +101,7 @@ class Upkeep:
     def __init__(self, group: TaskGroup, on_fault: Callable[[Exception], object] | None = None) -> None:
         self._group = group
         self._on_fault = on_fault
-        self._jobs: dict[Job, None] = {}
+        self._jobs: dict[BackgroundTask, None] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -113,20 +113,20 @@ class Upkeep:
         for job in self._jobs:
             job.cancel()
 
-    def start(self, name: str, function: Callable[..., Awaitable[object]], *args: Any) -> Job:
+    def start(self, name: str, function: Callable[..., Awaitable[object]], *args: Any) -> BackgroundTask:
         """Start a job at once, without waiting for anything; it is shielded from the first moment."""
-        job = Job(name)
+        job = BackgroundTask(name)
         job.scope.shield = True
         self._jobs[job] = None
         self._group.start_soon(self._run, job, function, args, name=f"tenure {name}")
         return job
 
-    async def open(self, name: str, function: Callable[..., Awaitable[object]], *args: Any) -> Job:
+    async def open(self, name: str, function: Callable[..., Awaitable[object]], *args: Any) -> BackgroundTask:
         """Start a job and wait until it reports that it has started; what it raises before that is raised here.
 
         Cancellation: a job that has not yet started is cancelled too.
         """
-        job = Job(name)
+        job = BackgroundTask(name)
         self._jobs[job] = None
         await self._group.start(self._open, job, function, args, name=f"tenure {name}")
         # not by the job itself: a caller that is cancelled while it starts would wait behind the shield for ever
@@ -135,13 +135,15 @@ class Upkeep:
         await anyio.lowlevel.checkpoint_if_cancelled()
         return job
 
-    async def _run(self, job: Job, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
+    async def _run(
+        self, job: BackgroundTask, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]
+    ) -> None:
         with self._looked_after(job):
             await function(*args)
 
     async def _open(
         self,
-        job: Job,
+        job: BackgroundTask,
         function: Callable[..., Awaitable[object]],
         args: tuple[Any, ...],
         *,
@@ -151,7 +153,7 @@ class Upkeep:
             await function(*args, task_status=task_status)
 
     @contextmanager
-    def _looked_after(self, job: Job) -> Generator[None]:
+    def _looked_after(self, job: BackgroundTask) -> Generator[None]:
         try:
             with job.scope:
                 yield

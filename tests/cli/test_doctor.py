@@ -61,7 +61,7 @@ def test_a_full_disk_and_a_long_log_are_found(sqlite_store, examine, monkeypatch
 
 def test_clocks_that_differ_and_slow_answers_are_found(sqlite_store, examine, monkeypatch):
     monkeypatch.setattr(
-        "tenure.engines.sqlite._survey.Survey.health",
+        "tenure.engines.sqlite._survey.SqliteSurvey.health",
         lambda *_: Page((Health(-37.0, (("engine", "x"),), ()),)),
     )
     monkeypatch.setattr("tenure.cli._doctor._SLOW", 0.0)

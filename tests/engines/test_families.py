@@ -15,7 +15,7 @@ from contract import configured, moving, set_groups
 import tenure.engine as e
 from tenure.engine import Verdict
 from tenure.engines.memory import MemoryEngine
-from tenure.engines.memory._tasks import TaskRows
+from tenure.engines.memory._tasks import MemoryTaskRows
 from tenure.engines.rules import ENDING, LEASED, Families, Groups, _families as module
 
 QUEUE, LEVELS, MOST_STEPS = "q", 3, 9
@@ -388,7 +388,7 @@ def _children_hold_their_groups(self, name, task):
 
 
 KEEP, ENDED, TELL, WAIT = Families.keep, Families.ended, Families._tell, Families.wait
-UPDATE = TaskRows.update
+UPDATE = MemoryTaskRows.update
 MUTANTS = {
     "1 a task ends at once, and the sweep follows": (Families, "keep", _ends_at_once),
     "3 the result of a child is forgotten with it": (Families, "_tell", _forgets_results),
@@ -401,7 +401,7 @@ MUTANTS = {
     "14 failed entries are dropped at each delivery": (Families, "keep", _ends_a_try_with_each_delivery),
     "16 a task told to stop may still put": (Families, "_leased", _does_not_stop),
     "12 a sweep leaves out a child that ends for a retry": (Families, "cancel", lambda *_: None),
-    "a deadline ends with the first entry": (TaskRows, "update", _forgets_the_deadline),
+    "a deadline ends with the first entry": (MemoryTaskRows, "update", _forgets_the_deadline),
     "15 children are put without a fence": (Families, "_leased", _has_no_fence),
     "17 an ordered group holds children back": (Groups, "pin", _children_hold_their_groups),
 }

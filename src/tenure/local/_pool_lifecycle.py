@@ -24,7 +24,7 @@ from tenure.waiting import now
 if TYPE_CHECKING:
     from tenure.local._pool_loans import Borrower
     from tenure.local._subpool import PoolEntry
-    from tenure.upkeep import Job
+    from tenure.upkeep import BackgroundTask
 
 __all__ = ("Figures", "PoolLifecycle")
 
@@ -64,7 +64,7 @@ class Figures:
 class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin, Lending[T]):
     """A pool that is opened once, and the jobs that run while it is open."""
 
-    _reaper: Job | None = None
+    _reaper: BackgroundTask | None = None
 
     @staticmethod
     def _after_fork() -> None:

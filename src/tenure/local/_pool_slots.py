@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tenure.local._pool_loans import Wish
     from tenure.observe import Observer
-    from tenure.upkeep import Job, Upkeep
+    from tenure.upkeep import BackgroundTask, Upkeep
     from tenure.waiting import Waiter
 
     _Function = Callable[..., Any]
@@ -127,7 +127,7 @@ class Slots(Generic[T]):
     def _entries(self) -> list[PoolEntry[T]]:
         return [entry for subpool in self._subpools.values() for entry in subpool.entries]
 
-    def _start(self, name: str, function: Callable[..., Any], *args: Any) -> Job:
+    def _start(self, name: str, function: Callable[..., Any], *args: Any) -> BackgroundTask:
         assert self._upkeep is not None
         return self._upkeep.start(name, function, *args)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from anyio import CancelScope
 
-    from tenure.upkeep import Job
+    from tenure.upkeep import BackgroundTask
     from tenure.waiting import Line
 
 __all__ = ("PoolEntry", "SlotQueue", "SubPool")
@@ -64,7 +64,7 @@ class SubPool(Generic[T]):
     """The resources that nobody has, the most recently used last."""
     shared: PoolEntry[T] | None = None
     """The lent resource that others may share."""
-    creator: Job | None = None
+    creator: BackgroundTask | None = None
     resting: CancelScope | None = None
     """The creator's pause after a failure, in which it has no slot."""
     creating: int = 0

@@ -89,16 +89,16 @@ class ThreadsStatistics:
     """The number of calls that were refused so far because the line was full."""
 
 
-class _Call(anyio.CapacityLimiter):
+class _LimitedCall(anyio.CapacityLimiter):
     # the limiter that anyio wants for each call: a real one would make another checkpoint, and `Slots` is the limit
 
     __slots__ = ("abandoned", "claim", "ended", "failures", "outer", "owner", "thread")
 
-    def __new__(cls, owner: Threads, outer: _Call | None) -> Self:
+    def __new__(cls, owner: Threads, outer: _LimitedCall | None) -> Self:
         del owner, outer
         return object.__new__(cls)
 
-    def __init__(self, owner: Threads, outer: _Call | None) -> None:
+    def __init__(self, owner: Threads, outer: _LimitedCall | None) -> None:
         self.owner = owner
         self.outer = outer
         self.claim = Lock()
@@ -123,7 +123,7 @@ class _Call(anyio.CapacityLimiter):
 
 
 # the call whose thread this context descends from; its `outer` leads on to the call around that one
-_inside: ContextVar[_Call | None] = ContextVar("tenure.local.threads", default=None)
+_inside: ContextVar[_LimitedCall | None] = ContextVar("tenure.local.threads", default=None)
 
 
 class Threads:
@@ -152,7 +152,7 @@ class Threads:
         self._slots = Slots(max_workers, self)
         self._reporter = Reporter()
         self._abandoned = self._refused = 0
-        self._returned: deque[_Call] = deque()
+        self._returned: deque[_LimitedCall] = deque()
         self._on_loop: Callable[[Callable[[], None]], None] = _nowhere
 
     async def run(self, fn: Callable[[*Args], R], *args: *Args, timeout: Seconds | None = None) -> R:
@@ -253,7 +253,7 @@ class Threads:
             self._slots.take_nowait()  # anyio makes the checkpoint
         else:
             await self._slots.take()
-        call = _Call(self, _running(_inside.get()))
+        call = _LimitedCall(self, _running(_inside.get()))
         try:
             started = anyio.to_thread.run_sync(
                 self._in_thread, call, fn, args, abandon_on_cancel=True, limiter=call
@@ -279,7 +279,7 @@ class Threads:
         finally:
             self._settle(call, fn, args)
 
-    def _in_thread(self, call: _Call, fn: Callable[[*Args], R], args: tuple[*Args]) -> R:
+    def _in_thread(self, call: _LimitedCall, fn: Callable[[*Args], R], args: tuple[*Args]) -> R:
         if not call.claim.acquire(blocking=False):
             raise RuntimeError("cancelled before its thread started; no task sees this")
         _inside.set(call)
@@ -300,7 +300,7 @@ class Threads:
                 with suppress(RuntimeError):
                     self._on_loop(self._collect)
 
-    def _settle(self, call: _Call, fn: Callable[..., object], args: tuple[object, ...]) -> None:
+    def _settle(self, call: _LimitedCall, fn: Callable[..., object], args: tuple[object, ...]) -> None:
         if call.claim.acquire(blocking=False):
             self._slots.give_back()
             return
@@ -313,7 +313,7 @@ class Threads:
         if call.failures:
             self._log_failure(call, fn, args)
 
-    def _log_failure(self, call: _Call, fn: Callable[..., object], args: tuple[object, ...]) -> None:
+    def _log_failure(self, call: _LimitedCall, fn: Callable[..., object], args: tuple[object, ...]) -> None:
         with suppress(IndexError):
             error = call.failures.pop()
             function = args[0] if fn is _recorded else fn
@@ -327,7 +327,7 @@ class Threads:
             self._slots.give_back()
 
 
-def _running(call: _Call | None) -> _Call | None:
+def _running(call: _LimitedCall | None) -> _LimitedCall | None:
     """The innermost of a call and those around it that has not ended."""
     while call is not None and call.ended:
         call = call.outer

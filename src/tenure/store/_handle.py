@@ -15,7 +15,7 @@ import tenure.engine as e
 from tenure.arguments import check_name
 from tenure.errors import EngineError, LeaseLost, StoreClosed
 from tenure.observe import Observer, Reporter
-from tenure.upkeep import Job
+from tenure.upkeep import BackgroundTask
 from tenure.waiting import now
 
 from ._acquire import Acquisitions, PendingRelease, SettleTimeouts
@@ -123,7 +123,7 @@ class StoreHandle:
         """Have a plain function called when the loop's clock shows `when`."""
         self._timers.call_at(when, function)
 
-    def start_job(self, name: str, function: Callable[..., Any], *args: Any) -> Job:
+    def start_job(self, name: str, function: Callable[..., Any], *args: Any) -> BackgroundTask:
         """Start a background job that its owner ends."""
         return self.home.running().start(name, function, *args)
 
@@ -221,7 +221,7 @@ class StoreHandle:
         """The errors that the store's block may raise only because the store has ended."""
         return () if self.home.fault is None else (StoreClosed, LeaseLost)
 
-    async def close(self, carriers: list[Job], timeout: float) -> None:
+    async def close(self, carriers: list[BackgroundTask], timeout: float) -> None:
         """Refuse calls, wake waiters, end bodies, wait for releases, close sessions, end jobs: in this order."""
         self.home.closed = True
         with CancelScope(shield=True):

@@ -40,7 +40,7 @@ import anyio
 import tenure.engine as e
 from tenure.errors import EngineError, StoreClosed
 from tenure.observe import Reporter
-from tenure.upkeep import Job
+from tenure.upkeep import BackgroundTask
 from tenure.waiting import Line, now
 
 from ._dispatch import Dispatcher, Dispatchers
@@ -320,7 +320,7 @@ class Sessions:
         self._dispatchers = dispatchers
         self._home = dispatchers.home
         self._current: dict[tuple[Dispatcher, float], Session] = {}
-        self._jobs: dict[Session, Job] = {}
+        self._jobs: dict[Session, BackgroundTask] = {}
         self._numbers = count(1)
 
     def __iter__(self) -> Iterator[Session]:

@@ -18,7 +18,7 @@ import tenure.engine as e
 from tenure.arguments import AsyncBlock, Seconds, check_name, check_seconds
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.observe import Observer
-from tenure.upkeep import Job, Upkeep, in_one_task, unwrapped_task_group
+from tenure.upkeep import BackgroundTask, Upkeep, in_one_task, unwrapped_task_group
 
 from ._codec import Codec, JsonCodec, check_codec
 from ._handle import StoreHandle
@@ -168,7 +168,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
                 handle.reporter.settle()
                 await handle.watchdog.ended(min(self.ttl, self.close_timeout))
 
-    async def _open_link(self, upkeep: Upkeep) -> Job:
+    async def _open_link(self, upkeep: Upkeep) -> BackgroundTask:
         handle = self._handle
         try:
             job = await upkeep.open(

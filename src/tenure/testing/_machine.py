@@ -33,7 +33,7 @@ class _Rule(NamedTuple):
     cancel: bool
 
 
-class _Call(NamedTuple):
+class _MachineCall(NamedTuple):
     """A use of a rule with arguments that were drawn."""
 
     name: str
@@ -133,7 +133,7 @@ class Machine:
 
 
 async def _perform(
-    machine: Machine, calls: Sequence[_Call], arrival: Callable[[], Awaitable[None]] | None = None
+    machine: Machine, calls: Sequence[_MachineCall], arrival: Callable[[], Awaitable[None]] | None = None
 ) -> None:
     if arrival is not None:
         await arrival()
@@ -145,12 +145,12 @@ async def _perform(
 
 def _drawn(
     rules: Mapping[str, _Rule], choose: Callable[[int], int], tasks: int, steps: int
-) -> list[list[_Call]]:
+) -> list[list[_MachineCall]]:
     """A program by chance. The number of choices is always the same, so that a call can be left out, or another be
     put in its place, while the rest stays as it is.
     """
     names = list(rules)
-    program: list[list[_Call]] = []
+    program: list[list[_MachineCall]] = []
     for _ in range(tasks):
         length = choose(steps + 1)
         calls = [_calls(name := names[choose(len(names))], rules[name]) for _ in range(steps)]
@@ -160,15 +160,15 @@ def _drawn(
     return program
 
 
-def _first(rules: Mapping[str, _Rule]) -> list[_Call]:
+def _first(rules: Mapping[str, _Rule]) -> list[_MachineCall]:
     """A call of each rule, with its first arguments."""
     return [_calls(name, mark)[0] for name, mark in rules.items()]
 
 
-def _calls(name: str, mark: _Rule) -> list[_Call]:
+def _calls(name: str, mark: _Rule) -> list[_MachineCall]:
     """The calls of a rule with each combination of its arguments, the simplest first."""
     return [
-        _Call(name, mark, dict(zip(mark.arguments, values, strict=True)))
+        _MachineCall(name, mark, dict(zip(mark.arguments, values, strict=True)))
         for values in product(*mark.arguments.values())
     ]
 

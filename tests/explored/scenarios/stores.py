@@ -141,7 +141,7 @@ async def calls_of_a_store_go_their_way_when_one_is_cancelled(world):
 
 @scenario(
     "upkeep.Upkeep.open",
-    "upkeep.Job.end",
+    "upkeep.BackgroundTask.end",
     "upkeep.in_one_task",
     "upkeep.unwrapped_task_group",
 )

@@ -16,10 +16,10 @@ from tenure.errors import EngineError
 
 from ._counts import Counts
 from ._lifeline import Lifeline
-from ._queue import Queues
-from ._state import State
-from ._survey import Survey
-from ._tasks import TaskRows
+from ._queue import MemoryQueues
+from ._state import MemoryState
+from ._survey import MemorySurvey
+from ._tasks import MemoryTaskRows
 
 __all__ = ("MemoryEngine",)
 
@@ -38,12 +38,12 @@ class MemoryEngine(e.Engine):
 
     def __init__(self, *, clock: Callable[[], float] | None = None, cap: int = e.CAP) -> None:
         self._clock = clock or anyio.current_time
-        self._state = state = State(cap)
+        self._state = state = MemoryState(cap)
         self._listeners: dict[str, Callable[[e.Hint], None]] = {}
         self._another = None if clock else partial(Lifeline, state)
-        self._queues = queues = Queues(state)
-        self._rows = rows = TaskRows(state, queues)
-        self._rules = Rules(state, queues, rows, Survey(state, queues), Counts(state, queues).count)
+        self._queues = queues = MemoryQueues(state)
+        self._rows = rows = MemoryTaskRows(state, queues)
+        self._rules = Rules(state, queues, rows, MemorySurvey(state, queues), Counts(state, queues).count)
         self._handlers = self._rules.handlers
 
     def __repr__(self) -> str:

@@ -8,21 +8,21 @@ from dataclasses import dataclass
 import tenure.engine as e
 from tenure.engines.rules import Cursors
 
-from ._queue import Queue, Queues
-from ._state import State
+from ._queue import MemoryQueue, MemoryQueues
+from ._state import MemoryState
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
     """The counts of queues."""
 
-    _state: State
-    _queues: Queues
+    _state: MemoryState
+    _queues: MemoryQueues
 
     def count(self, op: e.Count) -> e.QueueCounts | e.Reply:
         if op.watch and self._state.session(op.watch) is None:
             return e.Reply.GONE
-        queue = self._queues.find(op.key) or Queue(op.key, self._state)
+        queue = self._queues.find(op.key) or MemoryQueue(op.key, self._state)
         if op.watch and queue.live:
             self._state.watch(op.watch, ("drain", op.key))
         now = self._state.now

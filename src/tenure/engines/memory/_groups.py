@@ -11,13 +11,13 @@ import tenure.engine as e
 from tenure.engines.rules import Group, Position, Turn
 
 from ._order import Order, Rank, ReadyTasks
-from ._state import State
+from ._state import MemoryState
 
 
-class GroupRows:
+class MemoryGroupRows:
     """Groups by name. Their orders take in what has changed before they are read."""
 
-    def __init__(self, is_ready: Callable[[str, Rank], bool], state: State) -> None:
+    def __init__(self, is_ready: Callable[[str, Rank], bool], state: MemoryState) -> None:
         self._state = state
         self._is_ready = is_ready
         self.ready: dict[str, ReadyTasks] = {}

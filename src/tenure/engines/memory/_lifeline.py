@@ -12,7 +12,7 @@ from anyio.abc import TaskStatus
 import tenure.engine as e
 from tenure.errors import EngineError
 
-from ._state import State
+from ._state import MemoryState
 
 
 class Lifeline(e.Engine):
@@ -25,7 +25,7 @@ class Lifeline(e.Engine):
     url = "memory:"
     alone = True
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
 
     def submit(self, operation: e.Operation[Any], on_answer: Callable[[Any], object], /) -> None:

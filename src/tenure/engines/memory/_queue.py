@@ -12,23 +12,23 @@ from tenure.engines import rules
 from tenure.engines.rules import DELAYED, WAITING, Groups
 
 from ._due import Due
-from ._groups import GroupRows
+from ._groups import MemoryGroupRows
 from ._order import Order, Rank
 from ._records import Records
-from ._state import State
-from ._task import Task
+from ._state import MemoryState
+from ._task import MemoryTask
 
 
-class Queue(rules.Queue):
+class MemoryQueue(rules.Queue):
     """A queue with its tasks in their orders, and its keys and records."""
 
     __slots__ = ("_by_age", "_by_due", "group_rows", "kept", "keys", "records", "tasks")
 
-    def __init__(self, name: str, state: State) -> None:
+    def __init__(self, name: str, state: MemoryState) -> None:
         super().__init__(name)
-        self.group_rows = GroupRows(self._is_ready, state)
+        self.group_rows = MemoryGroupRows(self._is_ready, state)
         self.groups = Groups(self.group_rows)
-        self.tasks: dict[int, Task] = {}
+        self.tasks: dict[int, MemoryTask] = {}
         self.records = Records(self)
         self.keys: dict[str, int] = {}
         self.kept: dict[str, float] = {}
@@ -81,7 +81,7 @@ class Queue(rules.Queue):
         task = self.tasks.get(rank[-1])
         return task is not None and task.place == DELAYED and task.ready_at == rank[-2]
 
-    def enter(self, task: Task) -> None:
+    def enter(self, task: MemoryTask) -> None:
         """Enter a task into the order of its place. Where it was before, its ranks die by themselves."""
         if task.place == DELAYED:
             self._by_due.add((task.ready_at, task.id), self.delayed)
@@ -94,7 +94,7 @@ class Queue(rules.Queue):
         if self._by_age is not None:
             self._by_age.add((task.ready_at, task.id), self.waiting)
 
-    def pop(self, group: str, now: float, aging: float | None) -> Task | None:
+    def pop(self, group: str, now: float, aging: float | None) -> MemoryTask | None:
         """The next task of a group by priority or age; the caller takes it."""
         task_id = self.group_rows.order_of(group).pop(now, aging)
         return None if task_id is None else self.tasks[task_id]
@@ -104,7 +104,7 @@ class Queue(rules.Queue):
         rank = self._by_due.first()
         return rank[0] if rank else None
 
-    def pop_due(self, now: float) -> Task | None:
+    def pop_due(self, now: float) -> MemoryTask | None:
         """The next delayed task that is due; it leaves that order."""
         rank = self._by_due.first()
         return None if rank is None or rank[0] > now else self.tasks[self._by_due.pop()[-1]]
@@ -125,13 +125,13 @@ class Queue(rules.Queue):
 
     # all tasks, looked at one by one
 
-    def listed(self, state: str, after: Rank, limit: int, now: float) -> list[tuple[Rank, Task]]:
+    def listed(self, state: str, after: Rank, limit: int, now: float) -> list[tuple[Rank, MemoryTask]]:
         """The first unfinished tasks in the state whose rank is above `after`, with their ranks."""
         tasks = (task for task in self.tasks.values() if self.state_of(task, now) == state)
         ranked = ((self._rank(task, state), task) for task in tasks)
         return nsmallest(limit, (pair for pair in ranked if pair[0] > after), key=itemgetter(0))
 
-    def _rank(self, task: Task, state: str) -> Rank:
+    def _rank(self, task: MemoryTask, state: str) -> Rank:
         match state:
             case "waiting":
                 return (task.group, -task.priority, task.ready_at, task.id)
@@ -142,28 +142,28 @@ class Queue(rules.Queue):
             case _:
                 return (task.id,)
 
-    def state_of(self, task: Task, now: float) -> str:
+    def state_of(self, task: MemoryTask, now: float) -> str:
         """The state that is shown of an unfinished task."""
         return rules.shown_state(task, now)
 
 
-class Queues:
+class MemoryQueues:
     """The queues of the engine."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self._state = state
-        self._queues: dict[str, Queue] = {}
+        self._queues: dict[str, MemoryQueue] = {}
         self._due = Due(self._check)
 
-    def get(self, name: str) -> Queue:
+    def get(self, name: str) -> MemoryQueue:
         queue = self.find(name)
         if queue is None:
-            queue = self._queues[name] = Queue(name, self._state)
+            queue = self._queues[name] = MemoryQueue(name, self._state)
             self._due.add(name, self._state.now)
         queue.keep_record(self._state)
         return queue
 
-    def find(self, name: str) -> Queue | None:
+    def find(self, name: str) -> MemoryQueue | None:
         """A queue as it is now. It is looked at again later: the caller may leave nothing that keeps it."""
         queue = self._queues.get(name)
         if queue is not None:
@@ -172,7 +172,7 @@ class Queues:
             self._due.add(name, queue.keep_until)
         return queue
 
-    def stored(self, name: str) -> Queue | None:
+    def stored(self, name: str) -> MemoryQueue | None:
         """A queue, which perhaps nothing keeps."""
         return self._queues.get(name)
 
@@ -194,7 +194,7 @@ class Queues:
             if (queue.put or queue.revision or queue.is_kept) and not queue.is_forgotten(now)
         ]
 
-    def __iter__(self) -> Iterator[Queue]:
+    def __iter__(self) -> Iterator[MemoryQueue]:
         return iter(self._queues.values())
 
     def __len__(self) -> int:

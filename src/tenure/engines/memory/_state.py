@@ -14,7 +14,7 @@ from tenure.engines.rules import Counters, Layout, News
 
 from ._due import Due
 from ._tables import MemoryTable
-from ._task import Task
+from ._task import MemoryTask
 
 Topic = tuple[str, ...]
 """A subject that can be watched: its kind, its key, and its name there."""
@@ -30,7 +30,7 @@ class CachedReply:
 
 
 @dataclass(slots=True)
-class Session:
+class MemorySession:
     """A process's life sign, with the tasks that it has and what it watches, in the order in which it began to."""
 
     id: str
@@ -38,11 +38,11 @@ class Session:
     ttl: float
     expires: float
     number: int
-    tasks: dict[int, Task] = field(default_factory=dict["int", "Task"])
+    tasks: dict[int, MemoryTask] = field(default_factory=dict["int", "MemoryTask"])
     watches: dict[Topic, None] = field(default_factory=dict["Topic", None])
 
 
-class State:
+class MemoryState:
     """The part of the memory that belongs to no family."""
 
     def __init__(self, cap: int = e.CAP) -> None:
@@ -50,8 +50,8 @@ class State:
         self.now = 0.0
         self.last = Counters()
         self._epoch: float | None = None
-        self.sessions: dict[str, Session] = {}
-        self.session: Callable[[str], Session | None] = self.sessions.get
+        self.sessions: dict[str, MemorySession] = {}
+        self.session: Callable[[str], MemorySession | None] = self.sessions.get
         self.soonest_expiry = inf
         self.hints: list[e.Hint] = []
         self.watches: dict[Topic, dict[str, None]] = {}
@@ -63,7 +63,7 @@ class State:
         """Until then nothing of `soonest` is due."""
         self.ask_again_at = inf
         """The next end of a session, or of a wait for an entry."""
-        self.numbered: dict[int, Session] = {}
+        self.numbered: dict[int, MemorySession] = {}
         """The sessions by their numbers."""
         self.rank: Callable[[], int] = count(1).__next__
         self._replies: dict[tuple[int, str], CachedReply] = {}
@@ -136,23 +136,23 @@ class State:
 
     def open(self, name: str, process: str, ttl: float) -> None:
         self._opened += 1
-        session = Session(name, process, ttl, 0.0, self._opened)
+        session = MemorySession(name, process, ttl, 0.0, self._opened)
         self.sessions[name] = self.numbered[self._opened] = session
         self.renew(session, ttl)
 
-    def renew(self, session: Session, ttl: float) -> None:
+    def renew(self, session: MemorySession, ttl: float) -> None:
         session.ttl, session.expires = ttl, self.now + ttl
         self._sessions_changed()
 
-    def end(self, session: Session) -> None:
+    def end(self, session: MemorySession) -> None:
         session.expires = -1.0
         self._sessions_changed()
 
-    def ended(self) -> list[Session]:
+    def ended(self) -> list[MemorySession]:
         ended = [session for session in self.sessions.values() if session.expires <= self.now]
         return sorted(ended, key=lambda session: (session.expires, session.id))
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: MemorySession) -> None:
         del self.sessions[session.id], self.numbered[session.number]
         self._sessions_changed()
 
@@ -213,12 +213,12 @@ class State:
             del known.watches[topic]
             self.hint(known.process, key, name, notice)
 
-    def first_watch(self, session: Session) -> tuple[Session, Topic] | None:
+    def first_watch(self, session: MemorySession) -> tuple[MemorySession, Topic] | None:
         """The topic that a session began to watch first."""
         topic = next(iter(session.watches), None)
         return None if topic is None else (session, topic)
 
-    def unwatch(self, found: tuple[Session, Topic]) -> None:
+    def unwatch(self, found: tuple[MemorySession, Topic]) -> None:
         """Forget a watch of a session."""
         session, topic = found
         del session.watches[topic]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import tenure.engine as e
 from tenure.engines.rules import page_of, place_in
 
-from ._queue import Queues
-from ._state import State
+from ._queue import MemoryQueues
+from ._state import MemoryState
 
 
-class Survey:
+class MemorySurvey:
     """The indexes over all families together."""
 
-    def __init__(self, state: State, queues: Queues) -> None:
+    def __init__(self, state: MemoryState, queues: MemoryQueues) -> None:
         self._state = state
         self._kinds = {
             "holds": lambda: [line.key for line in state.tables["line"].rows.values() if line.held],

@@ -8,7 +8,7 @@ from tenure.engines import rules
 
 
 @dataclass(slots=True)
-class Task(rules.Task):
+class MemoryTask(rules.Task):
     """An unfinished task, with all that was put into a queue."""
 
     queue: str = ""

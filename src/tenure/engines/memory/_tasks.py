@@ -22,19 +22,19 @@ from tenure.engines.rules import (
 )
 
 from ._due import Due
-from ._queue import Queue, Queues
+from ._queue import MemoryQueue, MemoryQueues
 from ._records import Ended
-from ._state import Session, State
-from ._task import Task
+from ._state import MemorySession, MemoryState
+from ._task import MemoryTask
 
 _Time = tuple[float, int, str]
 """The time at which something happens to a task, its id and its queue."""
 
 
-class TaskRows:
+class MemoryTaskRows:
     """The tasks of all queues."""
 
-    def __init__(self, state: State, queues: Queues) -> None:
+    def __init__(self, state: MemoryState, queues: MemoryQueues) -> None:
         self._state = state
         self._queues = queues
         self._ended_lately = 0
@@ -50,7 +50,7 @@ class TaskRows:
 
     def add(
         self,
-        queue: Queue,
+        queue: MemoryQueue,
         task: int,
         new: e.NewTask,
         place: int,
@@ -60,21 +60,21 @@ class TaskRows:
         *,
         kin: bool = False,
     ) -> None:
-        added = Task(task, 0, 0, 0, ready_at, None, None, kin, deadline, new.group, place)
+        added = MemoryTask(task, 0, 0, 0, ready_at, None, None, kin, deadline, new.group, place)
         added.first_put, added.queue, added.key = self._state.now, queue.name, new.key
         added.payload, added.priority, added.meta = new.payload, new.priority, new.meta
         self._keep(queue, added)
         if expires is not None:
             self.update(queue, added, expires=expires)
 
-    def _keep(self, queue: Queue, task: Task) -> None:
+    def _keep(self, queue: MemoryQueue, task: MemoryTask) -> None:
         """A task is unfinished from now on."""
         queue.tasks[task.id] = task
         if task.key is not None:
             queue.keys[task.key] = task.id
         queue.enter(task)
 
-    def update(self, queue: Queue, task: Task, **fields: Any) -> None:
+    def update(self, queue: MemoryQueue, task: MemoryTask, **fields: Any) -> None:
         session = task.session
         for name, value in fields.items():
             setattr(task, name, value)
@@ -89,7 +89,7 @@ class TaskRows:
 
     # keys
 
-    def owners(self, queue: Queue, keys: AbstractSet[str]) -> dict[str, Owner]:
+    def owners(self, queue: MemoryQueue, keys: AbstractSet[str]) -> dict[str, Owner]:
         owners: dict[str, Owner] = {}
         for key in keys:
             if (owner := queue.owner(key, self._state.now)) is not None:
@@ -97,7 +97,7 @@ class TaskRows:
                 owners[key] = Owner(owner, None) if task is None else Owner(owner, task.place, task.kin)
         return owners
 
-    def keep_key(self, queue: Queue, key: str, task: int, until: float | None) -> None:
+    def keep_key(self, queue: MemoryQueue, key: str, task: int, until: float | None) -> None:
         if until is None:
             queue.kept.pop(key, None)
             return
@@ -107,27 +107,27 @@ class TaskRows:
         self._keys_due.add((queue.name, key), until)
         self._keys_kept += 1
 
-    def revive(self, queue: Queue, task: int) -> None:
+    def revive(self, queue: MemoryQueue, task: int) -> None:
         now, ended = self._state.now, queue.records.get(task)
         assert ended is not None
         queue.records.remove(ended)
-        revived = Task(task, 0, 0, 0, now, None, None, ended.kin, None, ended.group, WAITING)
+        revived = MemoryTask(task, 0, 0, 0, now, None, None, ended.kin, None, ended.group, WAITING)
         revived.first_put, revived.queue, revived.key = now, queue.name, ended.key
         revived.payload, revived.priority, revived.meta = ended.payload, ended.priority, ended.meta
         revived.progress, revived.failure = ended.progress, ended.failure
         self._keep(queue, revived)
 
-    def forget_record(self, queue: Queue, task: int) -> None:
+    def forget_record(self, queue: MemoryQueue, task: int) -> None:
         ended = queue.records.get(task)
         assert ended is not None
         queue.records.remove(ended)
 
     # orders
 
-    def next_due(self, queue: Queue) -> float | None:
+    def next_due(self, queue: MemoryQueue) -> float | None:
         return queue.next_due()
 
-    def promote(self, queue: Queue, count: int) -> tuple[int, Iterable[tuple[int, str]]]:
+    def promote(self, queue: MemoryQueue, count: int) -> tuple[int, Iterable[tuple[int, str]]]:
         moved: list[tuple[int, str]] = []
         while len(moved) < count and (task := queue.pop_due(self._state.now)) is not None:
             task.place = WAITING
@@ -135,7 +135,7 @@ class TaskRows:
             moved.append((task.id, task.group))
         return len(moved), moved if queue.groups.named else ()
 
-    def take(self, queue: Queue, session: Session, want: int) -> list[e.Taken]:
+    def take(self, queue: MemoryQueue, session: MemorySession, want: int) -> list[e.Taken]:
         tasks: list[e.Taken] = []
         while (
             len(tasks) < want and (task := queue.pop("", self._state.now, queue.settings.aging)) is not None
@@ -143,7 +143,7 @@ class TaskRows:
             tasks.append(self._lease(session, task, queue.settings))
         return tasks
 
-    def take_turns(self, queue: Queue, session: Session, turns: Sequence[Turn]) -> list[e.Taken]:
+    def take_turns(self, queue: MemoryQueue, session: MemorySession, turns: Sequence[Turn]) -> list[e.Taken]:
         tasks: list[e.Taken] = []
         for turn in turns:
             if turn.pinned_task:
@@ -154,7 +154,7 @@ class TaskRows:
             tasks.append(self._lease(session, task, queue.settings))
         return tasks
 
-    def _lease(self, session: Session, task: Task, its: e.Settings) -> e.Taken:
+    def _lease(self, session: MemorySession, task: MemoryTask, its: e.Settings) -> e.Taken:
         task.place, task.session, task.token = LEASED, session.number, self._state.token()
         task.deliveries += 1
         task.max_deliveries, task.keep, task.dead_ttl = its.max_deliveries, its.payloads, its.dead
@@ -176,20 +176,22 @@ class TaskRows:
             self._seconds_left(task),
         )
 
-    def _seconds_left(self, task: Task) -> float | None:
+    def _seconds_left(self, task: MemoryTask) -> float | None:
         """Return the seconds that a task has until its deadline; None without one."""
         return None if task.deadline is None else max(0.0, task.deadline - self._state.now)
 
-    def _tree(self, queue: str, task: Task | Ended) -> tuple[int, str, int]:
+    def _tree(self, queue: str, task: MemoryTask | Ended) -> tuple[int, str, int]:
         return tree_of(self._families.get(queue, task.id) if task.kin else None)
 
     # leases
 
-    def leased(self, queue: Queue, session: Session, tasks: Sequence[int]) -> dict[int, Task]:
+    def leased(
+        self, queue: MemoryQueue, session: MemorySession, tasks: Sequence[int]
+    ) -> dict[int, MemoryTask]:
         leased = session.tasks
         return {i: task for i in tasks if (task := leased.get(i)) is not None and task.queue == queue.name}
 
-    def end(self, queue: Queue, task: Task, ends: e.Ends, expires: float | None) -> None:
+    def end(self, queue: MemoryQueue, task: MemoryTask, ends: e.Ends, expires: float | None) -> None:
         del queue.tasks[task.id]
         if task.session is not None:
             del self._state.numbered[task.session].tasks[task.id]
@@ -202,7 +204,7 @@ class TaskRows:
             self._state.fire(topic, task.queue, str(task.id), e.Notice.FINISHED)
             self._changed(task)
 
-    def _record(self, queue: Queue, task: Task, ends: e.Ends, expires: float | None) -> None:
+    def _record(self, queue: MemoryQueue, task: MemoryTask, ends: e.Ends, expires: float | None) -> None:
         state = ends.state
         self._ended_lately += 1
         if expires is not None:
@@ -229,21 +231,21 @@ class TaskRows:
             )
         )
 
-    def first_of_session(self, session: Session) -> tuple[str, int] | None:
+    def first_of_session(self, session: MemorySession) -> tuple[str, int] | None:
         """The task that a session took first."""
         task = next(iter(session.tasks.values()), None)
         return None if task is None else (task.queue, task.id)
 
-    def stops(self, queue: Queue, session: Session) -> tuple[int, ...]:
+    def stops(self, queue: MemoryQueue, session: MemorySession) -> tuple[int, ...]:
         tasks = [task for task in session.tasks.values() if task.stop and task.queue == queue.name]
         return tuple([task.token for task in sorted(tasks, key=lambda task: task.stop or 0)])
 
     # single tasks
 
-    def task(self, queue: Queue, task: int) -> Task | None:
+    def task(self, queue: MemoryQueue, task: int) -> MemoryTask | None:
         return queue.tasks.get(task)
 
-    def unfinished_record(self, _queue: Queue, task: Task, state: str) -> e.Record:
+    def unfinished_record(self, _queue: MemoryQueue, task: MemoryTask, state: str) -> e.Record:
         return e.Record(
             *(0, task.id, state, task.payload, task.priority, task.key),
             *(task.attempts, task.deliveries, b"", max(0.0, self._state.now - task.ready_at)),
@@ -252,16 +254,16 @@ class TaskRows:
             self._seconds_left(task),
         )
 
-    def ended_record(self, queue: Queue, task: int) -> e.Record | None:
+    def ended_record(self, queue: MemoryQueue, task: int) -> e.Record | None:
         ended = queue.records.valid(task, self._state.now)
         return None if ended is None else self.show(queue, ended)
 
-    def show(self, queue: Queue, ended: Ended) -> e.Record:
+    def show(self, queue: MemoryQueue, ended: Ended) -> e.Record:
         """The record of a task that has ended, as it is shown."""
         return ended.show(self._state.now, self._tree(queue.name, ended))
 
     def listed(
-        self, queue: Queue, state: str, after: Position, limit: int
+        self, queue: MemoryQueue, state: str, after: Position, limit: int
     ) -> list[tuple[Position, e.Record]]:
         now = self._state.now
         if state == "ended" or state in e.ENDED:
@@ -271,14 +273,14 @@ class TaskRows:
         tasks = queue.listed(state, after, limit, now)
         return [(rank, self.unfinished_record(queue, task, state)) for rank, task in tasks]
 
-    def held_by(self, session: Session, token: int, limit: int) -> list[tuple[int, e.SessionItem]]:
+    def held_by(self, session: MemorySession, token: int, limit: int) -> list[tuple[int, e.SessionItem]]:
         held = sorted((task.token, task) for task in session.tasks.values() if task.token > token)
         return [
             (token, e.SessionItem("tasks", task.queue, f"{task.id} {token}", True, token))
             for token, task in held[:limit]
         ]
 
-    def _changed(self, task: Task) -> None:
+    def _changed(self, task: MemoryTask) -> None:
         """Hint those that follow a task."""
         if self._state.watches:
             topic = ("change", task.queue, str(task.id))
@@ -286,7 +288,7 @@ class TaskRows:
 
     # time
 
-    def expired(self) -> Sequence[tuple[str, Task]]:
+    def expired(self) -> Sequence[tuple[str, MemoryTask]]:
         now = self._state.now
         while self._expiring and self._expiring[0][0] <= now:
             task = self._expiring_task(self._expiring[0])
@@ -295,7 +297,7 @@ class TaskRows:
             heappop(self._expiring)
         return ()
 
-    def _expiring_task(self, entry: _Time) -> Task | None:
+    def _expiring_task(self, entry: _Time) -> MemoryTask | None:
         """The task of an entry; None for an entry that says nothing any more."""
         due, task_id, name = entry
         queue = self._queues.stored(name)
@@ -303,7 +305,7 @@ class TaskRows:
         # a task that is looked at at another time has an entry for that
         return task if task is not None and task.expires == due else None
 
-    def _look_at(self, task: Task, when: float) -> None:
+    def _look_at(self, task: MemoryTask, when: float) -> None:
         """Look at a task at that moment."""
         heappush(self._expiring, (when, task.id, task.queue))
         if len(self._expiring) > self._most_expiring:

@@ -51,7 +51,7 @@ def _answer_of_the_first(rows: Sequence[Row]) -> Any:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Codec(Generic[e.A]):
+class PostgresCodec(Generic[e.A]):
     """Executes operations of one type: the function to call, its arguments, and the answer that its rows mean."""
 
     function: str
@@ -61,10 +61,10 @@ class Codec(Generic[e.A]):
     """Called unless the first row is a lone word, a `Reply`."""
 
 
-Codecs = dict[type[e.Operation[Any]], Codec[Any]]
+Codecs = dict[type[e.Operation[Any]], PostgresCodec[Any]]
 
 
-def arguments(codec: Codec[Any], operation: e.Operation[Any]) -> Iterable[Argument]:
+def arguments(codec: PostgresCodec[Any], operation: e.Operation[Any]) -> Iterable[Argument]:
     """The arguments with which the function is called. Raises for a duration that is not a number."""
     if (check := e.CHECKS.get(type(operation))) is not None:
         operation = check(operation)
@@ -76,7 +76,7 @@ def arguments(codec: Codec[Any], operation: e.Operation[Any]) -> Iterable[Argume
     ]
 
 
-def answered(codec: Codec[e.A], result: Iterable[Sequence[Any]]) -> e.A | e.Reply:
+def answered(codec: PostgresCodec[e.A], result: Iterable[Sequence[Any]]) -> e.A | e.Reply:
     """The answer that a function returned, of the raw fields of its rows."""
     rows = [Row(cast("bytes", word).decode(), numbers(n), blobs(b)) for word, n, b in result]
     return e.Reply(rows[0].word) if rows[0].word in _WORDS else codec.answer(rows)

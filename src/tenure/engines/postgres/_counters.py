@@ -7,7 +7,7 @@ from math import inf, nan
 
 import tenure.engine as e
 
-from ._codec import Codec, Codecs, Row
+from ._codec import Codecs, PostgresCodec, Row
 from ._values import Blobs, Floats, name
 
 
@@ -25,7 +25,7 @@ def _spending(row: Row) -> e.Spending:
 
 
 COUNTERS: Codecs = {
-    e.Spend: Codec(
+    e.Spend: PostgresCodec(
         "spend",
         lambda op: (
             name(op.session),
@@ -40,7 +40,7 @@ COUNTERS: Codecs = {
         ),
         lambda rows: e.SpendResults(tuple(map(_spending, rows[1:]))),
     ),
-    e.Refund: Codec(
+    e.Refund: PostgresCodec(
         "refund",
         lambda op: (
             name(op.session),
@@ -57,5 +57,5 @@ COUNTERS: Codecs = {
             ),
         ),
     ),
-    e.HoldOff: Codec("hold_off"),
+    e.HoldOff: PostgresCodec("hold_off"),
 }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import tenure.engine as e
 
-from ._codec import Codec, Codecs, Row, answer_of
+from ._codec import Codecs, PostgresCodec, Row, answer_of
 from ._tasks import new_tasks
 from ._values import Argument, Blobs, name, text
 
@@ -40,6 +40,6 @@ def _answer(rows: Sequence[Row]) -> e.Accepted | e.Entry | e.TooMany | e.Reply:
 
 
 FAMILIES: Codecs = {
-    e.PutChildren: Codec("put_children", _put_children, _answer),
-    e.SetEntry: Codec("set_entry", answer=_answer),
+    e.PutChildren: PostgresCodec("put_children", _put_children, _answer),
+    e.SetEntry: PostgresCodec("set_entry", answer=_answer),
 }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import tenure.engine as e
 
-from ._codec import Codec, Codecs, Row, answer_of, decoded
+from ._codec import Codecs, PostgresCodec, Row, answer_of, decoded
 from ._values import Argument, Blobs, Columns, Floats, Ints, Texts, Value, microseconds, name, seconds, text
 
 _NEVER = -1
@@ -177,13 +177,15 @@ def _counts(rows: Sequence[Row]) -> e.QueueCounts:
 
 
 TASKS: Codecs = {
-    e.Put: Codec("put", _put, lambda rows: e.PutAnswer(tuple(map(_put_answer, rows[1:])), rows[0].n[0])),
-    e.Leave: Codec("leave"),
-    e.Exchange: Codec("exchange", _exchange, _exchanged),
-    e.Progress: Codec("progress"),
-    e.GetResult: Codec("get_result"),
-    e.Move: Codec("move", _move),
-    e.SetPaused: Codec("set_paused"),
-    e.Configure: Codec("configure", _configure, _configured),
-    e.Count: Codec("count", answer=_counts),
+    e.Put: PostgresCodec(
+        "put", _put, lambda rows: e.PutAnswer(tuple(map(_put_answer, rows[1:])), rows[0].n[0])
+    ),
+    e.Leave: PostgresCodec("leave"),
+    e.Exchange: PostgresCodec("exchange", _exchange, _exchanged),
+    e.Progress: PostgresCodec("progress"),
+    e.GetResult: PostgresCodec("get_result"),
+    e.Move: PostgresCodec("move", _move),
+    e.SetPaused: PostgresCodec("set_paused"),
+    e.Configure: PostgresCodec("configure", _configure, _configured),
+    e.Count: PostgresCodec("count", answer=_counts),
 }

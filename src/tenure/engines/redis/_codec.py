@@ -46,7 +46,7 @@ _ANSWERS: dict[str, type] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Codec(Generic[e.A]):
+class RedisCodec(Generic[e.A]):
     """Executes operations of one type: the name of the script, its arguments, and its answer.
 
     `arguments` raises for a duration that is not a number. A reply begins with one of `words`. Another word shows that
@@ -59,7 +59,7 @@ class Codec(Generic[e.A]):
     decode: Callable[[Any], e.A | e.Reply]
 
 
-Codecs = dict[type[e.Operation[Any]], Codec[Any]]
+Codecs = dict[type[e.Operation[Any]], RedisCodec[Any]]
 
 
 def codec(
@@ -69,7 +69,7 @@ def codec(
     *,
     arguments: Callable[[Any], Iterable[Argument]] | None = None,
     answer: Convert | None = None,
-) -> Codec[Any]:
+) -> RedisCodec[Any]:
     """The codec of an operation; `script` is the name of a script, or that and the name of one of its operations.
 
     `replies` are the words with which its replies begin, apart from "more".
@@ -77,7 +77,7 @@ def codec(
     name, *words = script.split()
     encode = arguments or partial(_encode, operation, tuple(words))
     check = e.CHECKS.get(operation)
-    return Codec(
+    return RedisCodec(
         name,
         frozenset([b"more", *replies.encode().split()]),
         encode if check is None else lambda it: encode(check(it)),
@@ -85,7 +85,7 @@ def codec(
     )
 
 
-def answered(its: Codec[e.A], raw: Any) -> e.A | e.Reply | EngineError | StoreUnavailable:
+def answered(its: RedisCodec[e.A], raw: Any) -> e.A | e.Reply | EngineError | StoreUnavailable:
     """The answer that a script returned; an `EngineError` if it is none.
 
     It is `StoreUnavailable` if the reply belongs to another command: then so do all replies behind it.

@@ -13,7 +13,7 @@ import tenure.engine as e
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.upkeep import unwrapped_task_group
 
-from ._codec import Codec, answered, hint
+from ._codec import RedisCodec, answered, hint
 from ._connection import Connection
 from ._fan_out import fan_out, merged
 from ._handshake import UNEXPECTED, refusal
@@ -196,7 +196,7 @@ class RemoteRedis(e.Remote):
             await self._topology.execute(shard, [self._sweep(shard)], self._marks[shard])
 
     def _on_reply(
-        self, shard: int, codec: Codec[Any], on_answer: Callable[[Any], object], reply: Any
+        self, shard: int, codec: RedisCodec[Any], on_answer: Callable[[Any], object], reply: Any
     ) -> None:
         if isinstance(reply, hiredis.ReplyError):
             if self._topology.may_retry(reply):

@@ -10,15 +10,15 @@ from typing import Any
 import tenure.engine as e
 from tenure.engines.rules import SHOWN, Task, encoded_name, forget_family
 
-from ._queue import Queue, Queues
+from ._queue import SqliteQueue, SqliteQueues
 from ._sql import QUEUES, TASKS, joined
-from ._state import State, sooner
+from ._state import SqliteState, sooner
 
 
 class Changes:
     """The changes of tasks since they were last written, the endings, and the records of tasks that have ended."""
 
-    def __init__(self, state: State, queues: Queues) -> None:
+    def __init__(self, state: SqliteState, queues: SqliteQueues) -> None:
         self._state = state
         self._queues = queues
         self._changed: dict[int, dict[str, Any]] = {}
@@ -32,12 +32,12 @@ class Changes:
         """Forget what a transaction that failed has left."""
         self._changed, self._ended, self._recorded, self._results, self._count = {}, [], [], [], 0
 
-    def update(self, _queue: Queue, task: Task, **fields: Any) -> None:
+    def update(self, _queue: SqliteQueue, task: Task, **fields: Any) -> None:
         if fields.get("expires") is not None:
             self._state.soonest.task = sooner(fields["expires"], self._state.soonest.task)
         self._changed.setdefault(task.id, {}).update(fields)
 
-    def end(self, _queue: Queue, task: Task, ends: e.Ends, expires: int | None) -> None:
+    def end(self, _queue: SqliteQueue, task: Task, ends: e.Ends, expires: int | None) -> None:
         self._ended.append(task.id)
         if ends.state == "purged":
             return
@@ -87,11 +87,11 @@ class Changes:
         self._recorded, self._results = [], []
         self._state.run(TASKS.record, rows=json.dumps(rows), bytes=data, now=self._state.moment)
 
-    def revive(self, queue: Queue, task: int) -> None:
+    def revive(self, queue: SqliteQueue, task: int) -> None:
         self._state.run(TASKS.revive, id=task, now=self._state.moment)
         self.forget_record(queue, task)
 
-    def forget_record(self, queue: Queue, task: int) -> None:
+    def forget_record(self, queue: SqliteQueue, task: int) -> None:
         (expires,) = self._state.one(TASKS.forget_one, id=task)
         queue.lasting -= expires is None
 

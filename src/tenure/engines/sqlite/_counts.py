@@ -8,26 +8,26 @@ import tenure.engine as e
 from tenure.engines.rules import Cursors
 
 from ._clock import seconds
-from ._queue import Queue, Queues
+from ._queue import SqliteQueue, SqliteQueues
 from ._sql import TASKS
-from ._state import State
-from ._tasks import TaskRows
+from ._state import SqliteState
+from ._tasks import SqliteTaskRows
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
     """The counts of queues."""
 
-    _state: State
-    _queues: Queues
-    _rows: TaskRows
+    _state: SqliteState
+    _queues: SqliteQueues
+    _rows: SqliteTaskRows
 
     def count(self, op: e.Count) -> e.QueueCounts | e.Reply:
         state = self._state
         session = state.session(op.watch) if op.watch else None
         if op.watch and session is None:
             return e.Reply.GONE
-        queue = self._queues.find(op.key) or Queue(state, 0, None, 0, op.key)
+        queue = self._queues.find(op.key) or SqliteQueue(state, 0, None, 0, op.key)
         groups = queue.groups
         if session is not None and queue.live:
             state.watch("drain", op.key, 0, session)
@@ -54,7 +54,7 @@ class Counts:
             ending=ending,
         )
 
-    def _oldest(self, queue: Queue) -> float:
+    def _oldest(self, queue: SqliteQueue) -> float:
         """For how many seconds the longest waiting task has been ready."""
         moments = [self._state.moment]
         if queue.waiting:

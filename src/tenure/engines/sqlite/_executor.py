@@ -20,11 +20,11 @@ from ._clock import Clocks
 from ._counts import Counts
 from ._errors import explain, is_full
 from ._hints import write_hints
-from ._queue import Queues
+from ._queue import SqliteQueues
 from ._room import Room
-from ._state import State
-from ._survey import Survey
-from ._tasks import TaskRows
+from ._state import SqliteState
+from ._survey import SqliteSurvey
+from ._tasks import SqliteTaskRows
 
 T = TypeVar("T")
 
@@ -53,11 +53,11 @@ class Executor:
         self._served = served
         self._path = path
         self._room = Room(db, path)
-        self._state = state = State(db, clocks, cap)
-        self._queues = queues = Queues(state)
-        self._rows = rows = TaskRows(state, queues)
+        self._state = state = SqliteState(db, clocks, cap)
+        self._queues = queues = SqliteQueues(state)
+        self._rows = rows = SqliteTaskRows(state, queues)
         self._rules = rules = Rules(
-            state, queues, rows, Survey(state, queues, path), Counts(state, queues, rows).count
+            state, queues, rows, SqliteSurvey(state, queues, path), Counts(state, queues, rows).count
         )
         self._handlers = rules.handlers
         self._handlers |= {

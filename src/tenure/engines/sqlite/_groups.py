@@ -18,7 +18,7 @@ import tenure.engine as e
 from tenure.engines.rules import Group, Groups, GroupSettings, Position, Turn, decoded_name, encoded_name
 
 from ._sql import GROUPS
-from ._state import State
+from ._state import SqliteState
 
 _COLUMNS = tuple(field.name for field in fields(GroupSettings))
 _settings_of: attrgetter[tuple[Any, ...]] = attrgetter(*_COLUMNS)
@@ -28,10 +28,10 @@ _FIRST = [1, 1, 0, 1, 0, False, 0, 0, -inf, None, -inf]
 """The counts and times of a new group whose first task is ready."""
 
 
-class GroupRows:
+class SqliteGroupRows:
     """The groups of a queue, and the row for all of them together."""
 
-    def __init__(self, state: State, queue: int) -> None:
+    def __init__(self, state: SqliteState, queue: int) -> None:
         self._state = state
         self._queue = queue
         self._stored: tuple[Any, ...] = ()

@@ -9,14 +9,14 @@ from typing import Any
 import tenure.engine as e
 
 from ._sql import HINTS
-from ._state import State
+from ._state import SqliteState
 from ._tables import decode, encode
 
 _KEPT_FOR = 60_000_000
 """Microseconds for which a hint is kept; a process that reads later asks the engine instead."""
 
 
-def write_hints(state: State, hints: Sequence[e.Hint]) -> set[str]:
+def write_hints(state: SqliteState, hints: Sequence[e.Hint]) -> set[str]:
     """Store the hints, and forget old ones; return the processes that have to read them."""
     for hint in hints:
         news = _encode(hint.news)

@@ -11,7 +11,7 @@ from anyio.lowlevel import checkpoint
 
 from tenure.waiting import loop_caller
 
-from ._thread import SHORTEST, Job
+from ._thread import SHORTEST, ThreadCall
 
 T = TypeVar("T")
 
@@ -37,9 +37,9 @@ class Inline:
         await checkpoint()
         return result
 
-    def start(self, function: Callable[[], T], on_end: Callable[[Job[T]], object]) -> None:
+    def start(self, function: Callable[[], T], on_end: Callable[[ThreadCall[T]], object]) -> None:
         """Run a function, and call `on_end`."""
-        job = Job(function, on_end)
+        job = ThreadCall(function, on_end)
         job.run()
         job.finish()
 

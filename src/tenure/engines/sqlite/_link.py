@@ -20,7 +20,7 @@ from ._clock import Clocks
 from ._file import File
 from ._inline import Inline
 from ._presence import FileLostError
-from ._thread import EngineThread, Job
+from ._thread import EngineThread, ThreadCall
 
 
 class Link:
@@ -168,7 +168,7 @@ class Link:
         if self._work:
             self._on_work()
 
-    def _on_executed(self, job: Job[list[Any]]) -> None:
+    def _on_executed(self, job: ThreadCall[list[Any]]) -> None:
         try:
             answers = job.result()
         except StoreUnavailable as problem:

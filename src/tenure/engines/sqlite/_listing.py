@@ -7,17 +7,17 @@ from typing import Any
 import tenure.engine as e
 from tenure.engines.rules import ENDING, SUSPENDED, Position, decoded_name, encoded_name
 
-from ._queue import Queue
+from ._queue import SqliteQueue
 from ._records import ended_record, unfinished_record
 from ._sql import TASKS
-from ._state import State
+from ._state import SqliteState
 
 _APART = {"suspended": SUSPENDED, "ending": ENDING}
 _HIGHEST = 2**63 - 1
 
 
 def listed(
-    state: State, queue: Queue, name: str, after: Position, limit: int
+    state: SqliteState, queue: SqliteQueue, name: str, after: Position, limit: int
 ) -> list[tuple[Position, e.Record | None]]:
     """The first tasks in the state behind a place, with their places."""
     if name == "ended" or name in e.ENDED:
@@ -30,7 +30,7 @@ def listed(
     ]
 
 
-def unfinished(state: State, queue: int, name: str, after: Position, limit: int) -> list[Any]:
+def unfinished(state: SqliteState, queue: int, name: str, after: Position, limit: int) -> list[Any]:
     """The first unfinished tasks behind a place: rows that end with the id and the place in the order."""
     run, about = state.all, {"queue": queue, "limit": limit}
     if name == "leased":
@@ -62,7 +62,7 @@ def unfinished(state: State, queue: int, name: str, after: Position, limit: int)
 
 
 def _ended(
-    state: State, queue: Queue, name: str, after: int, limit: int
+    state: SqliteState, queue: SqliteQueue, name: str, after: int, limit: int
 ) -> list[tuple[Position, e.Record | None]]:
     rows: list[Any] = []
     for each in e.ENDED if name == "ended" else (name,):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import tenure.engine as e
 from tenure.engines.rules import encoded_name
 
-from ._queue import Queue
+from ._queue import SqliteQueue
 from ._sql import TASKS, joined
-from ._state import State, sooner
+from ._state import SqliteState, sooner
 
 _Kind = tuple[int, int, int, int | None, int | None, bool, bytes, bytes | None]
 """All of a new task but its payload and group: place, priority, ready_at, expires, deadline, kin, meta and key."""
@@ -16,7 +16,7 @@ _Kind = tuple[int, int, int, int | None, int | None, bool, bytes, bytes | None]
 class NewTasks:
     """The new tasks of one operation. They are inserted before a statement has to find them."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: SqliteState) -> None:
         self._state = state
         self._queue = 0
         self._first_id = 0
@@ -30,7 +30,7 @@ class NewTasks:
 
     def add(
         self,
-        queue: Queue,
+        queue: SqliteQueue,
         task: int,
         new: e.NewTask,
         place: int,

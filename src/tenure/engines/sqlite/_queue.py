@@ -9,9 +9,9 @@ from typing import Any
 from tenure.engines import rules
 from tenure.engines.rules import Groups
 
-from ._groups import GroupRows
+from ._groups import SqliteGroupRows
 from ._sql import QUEUES, TASKS
-from ._state import State
+from ._state import SqliteState
 
 _COLUMNS = (
     *("id", "look_at", "has_groups"),
@@ -20,29 +20,31 @@ _COLUMNS = (
 _row_of: attrgetter[tuple[Any, ...]] = attrgetter(*_COLUMNS)
 
 
-class Queue(rules.Queue):
+class SqliteQueue(rules.Queue):
     """A queue; it is checked again when time may have made it needless."""
 
     __slots__ = ("group_rows", "has_groups", "id", "look_at", "stored")
 
-    def __init__(self, state: State, queue: int, look_at: int | None, has_groups: int, *row: Any) -> None:
+    def __init__(
+        self, state: SqliteState, queue: int, look_at: int | None, has_groups: int, *row: Any
+    ) -> None:
         super().__init__(*row)
         self.id = queue
         self.look_at = look_at
         self.has_groups = has_groups
         self.stored: tuple[Any, ...] = (queue, look_at, has_groups, *row)
-        self.group_rows = GroupRows(state, queue)
+        self.group_rows = SqliteGroupRows(state, queue)
         self.groups = self.group_rows.grouping() if has_groups else Groups(self.group_rows)
         if self.revision:
             self.settings = state.settings(self.name, self.revision)
 
 
-class Queues:
+class SqliteQueues:
     """The queues of this transaction."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: SqliteState) -> None:
         self._state = state
-        self._queues: dict[str, Queue] = {}
+        self._queues: dict[str, SqliteQueue] = {}
         self.keys_kept = 0
         """The number of keys with a ttl that were put in this transaction."""
 
@@ -80,19 +82,19 @@ class Queues:
                     )
                     (queue.look_at,) = state.one(TASKS.next_key, queue=queue.id)
 
-    def find(self, name: str) -> Queue | None:
+    def find(self, name: str) -> SqliteQueue | None:
         """A queue as it is now: a queue that nothing keeps is as if never used."""
         queue = self._queues.get(name)
         if queue is None:
             row = self._state.one(QUEUES.queue, name=name)
             if row is None:
                 return None
-            queue = self._queues[name] = Queue(self._state, *row)
+            queue = self._queues[name] = SqliteQueue(self._state, *row)
         if (queue.put or queue.revision) and queue.keep_until <= self._state.moment and not queue.is_kept:
             queue.forget_counts(self._state)
         return queue
 
-    def get(self, name: str) -> Queue:
+    def get(self, name: str) -> SqliteQueue:
         queue = self.find(name)
         if queue is None:
             self._state.run(QUEUES.new, name=name)

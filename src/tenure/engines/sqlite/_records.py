@@ -6,11 +6,11 @@ import tenure.engine as e
 from tenure.engines.rules import FAMILIES, decoded_name, tree_of
 
 from ._clock import seconds
-from ._state import State
+from ._state import SqliteState
 
 
 def unfinished_record(
-    state: State,
+    state: SqliteState,
     queue: str,
     shown: str,
     kin: int,
@@ -36,7 +36,7 @@ def unfinished_record(
 
 
 def ended_record(
-    state: State,
+    state: SqliteState,
     queue: str,
     kin: int,
     seq: int,
@@ -61,12 +61,12 @@ def ended_record(
     return e.Record(*about, *notes, *_tree(state, queue, task, kin))
 
 
-def seconds_left(state: State, deadline: int | None) -> float | None:
+def seconds_left(state: SqliteState, deadline: int | None) -> float | None:
     """Return the seconds until a deadline; None without one."""
     return None if deadline is None else seconds(deadline - state.moment)
 
 
-def _tree(state: State, queue: str, task: int, kin: int) -> tuple[int, str, int]:
+def _tree(state: SqliteState, queue: str, task: int, kin: int) -> tuple[int, str, int]:
     return tree_of(state.table(FAMILIES).get(queue, task) if kin else None)
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import tenure.engine as e
 
-from ._session import Session
+from ._session import SqliteSession
 
 
 class CachedReply(NamedTuple):
@@ -32,7 +32,7 @@ class CachedReplies:
         self._boot = boot
         self._new = {}
 
-    def cached(self, session: Session, n: int, name: str) -> Any:
+    def cached(self, session: SqliteSession, n: int, name: str) -> Any:
         """The answer to the same numbered operation when it came before, or None for a new one."""
         reply = self._new.get((session.number, name)) or self._replies.get((session.number, name))
         if reply is None or reply.n != n or reply.until <= self._boot:
@@ -40,7 +40,7 @@ class CachedReplies:
         self.cache(session, n, name, reply.answer)
         return reply.answer
 
-    def cache(self, session: Session, n: int, name: str, answer: Any) -> None:
+    def cache(self, session: SqliteSession, n: int, name: str, answer: Any) -> None:
         """Keep an answer, once the transaction is committed."""
         self._new[session.number, name] = CachedReply(n, answer, self._boot + 2 * session.micros)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class SqliteSession:
     """A process's life sign; numbers are never used again."""
 
     number: int

@@ -17,7 +17,7 @@ from tenure.engines.rules import SETTINGS, Counters, Layout, News
 
 from ._clock import FAR, Clocks, micros, moment, seconds
 from ._replies import CachedReplies
-from ._session import Session
+from ._session import SqliteSession
 from ._sql import SESSIONS, repeated
 from ._tables import SqliteTable
 
@@ -54,7 +54,7 @@ def sooner(moment: int, other: int | None) -> int:
     return moment if other is None or moment < other else other
 
 
-class State:
+class SqliteState:
     """The part of the file that belongs to no family, as this transaction sees it."""
 
     def __init__(self, db: sqlite3.Connection, clocks: Clocks, cap: int) -> None:
@@ -74,7 +74,7 @@ class State:
         self.replies = CachedReplies()
         self._clocks = clocks
         self._stored = Counters()
-        self._sessions: dict[str, Session | None] = {}
+        self._sessions: dict[str, SqliteSession | None] = {}
         self._processes: dict[int, str] = {}
         self._tables: dict[str, SqliteTable] = {}
         self._sweep_at = 0.0
@@ -183,10 +183,10 @@ class State:
 
     # sessions
 
-    def session(self, name: str) -> Session | None:
+    def session(self, name: str) -> SqliteSession | None:
         if name not in self._sessions:
             row = self.one(SESSIONS.find, name=name)
-            self._sessions[name] = row and Session(*row)
+            self._sessions[name] = row and SqliteSession(*row)
         return self._sessions[name]
 
     def process(self, session: int) -> str:
@@ -194,7 +194,7 @@ class State:
             self._processes[session] = self.one(SESSIONS.process, id=session)[0]
         return self._processes[session]
 
-    def first_watch(self, session: Session) -> Any:
+    def first_watch(self, session: SqliteSession) -> Any:
         """The watch that a session began first."""
         return self.one(SESSIONS.next_watch, session=session.number)
 
@@ -207,19 +207,19 @@ class State:
         self.run(SESSIONS.open, name=name, process=process, ttl=micros(ttl), expires=expires)
         self._sessions_changed()
 
-    def renew(self, session: Session, ttl: float) -> None:
+    def renew(self, session: SqliteSession, ttl: float) -> None:
         expires = self.boot + micros(ttl)
         self.run(SESSIONS.renew, id=session.number, ttl=micros(ttl), expires=expires)
         self._sessions_changed()
 
-    def end(self, session: Session) -> None:
+    def end(self, session: SqliteSession) -> None:
         self.run(SESSIONS.end, id=session.number)
         self._sessions_changed()
 
-    def ended(self) -> list[Session]:
-        return [Session(*row) for row in self.all(SESSIONS.expired, now=self.boot)]
+    def ended(self) -> list[SqliteSession]:
+        return [SqliteSession(*row) for row in self.all(SESSIONS.expired, now=self.boot)]
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: SqliteSession) -> None:
         self.run(SESSIONS.forget, id=session.number)
         self._sessions_changed()
 
@@ -263,7 +263,7 @@ class State:
         assert known is not None
         self.watch(kind, key, task, known)
 
-    def watch(self, kind: str, key: str, task: int, session: Session) -> None:
+    def watch(self, kind: str, key: str, task: int, session: SqliteSession) -> None:
         self.run(SESSIONS.watch, kind=kind, key=key, task=task, session=session.number)
         self.watching = True
         self.following |= kind == "change"

@@ -12,9 +12,9 @@ import tenure.engine as e
 from tenure.engines.rules import page_of, place_in
 
 from ._opening import VERSION, file_system
-from ._queue import Queues
+from ._queue import SqliteQueues
 from ._sql import SURVEY
-from ._state import State
+from ._state import SqliteState
 
 _END = "\U0010ffff"
 _SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
@@ -23,10 +23,10 @@ _LEAST_SPACE = 100 * _MEBIBYTE
 _LONG_LOG = 256 * _MEBIBYTE
 
 
-class Survey:
+class SqliteSurvey:
     """The indexes over all families together; `path` is the file's."""
 
-    def __init__(self, state: State, queues: Queues, path: str) -> None:
+    def __init__(self, state: SqliteState, queues: SqliteQueues, path: str) -> None:
         self._state = state
         self._queues = queues
         self._path = path

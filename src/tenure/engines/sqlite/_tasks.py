@@ -16,19 +16,19 @@ from ._clock import micros, seconds
 from ._keys import Keys
 from ._listing import listed
 from ._new_tasks import NewTasks
-from ._queue import Queue, Queues
+from ._queue import SqliteQueue, SqliteQueues
 from ._records import ended_record, seconds_left, unfinished_record
-from ._session import Session
+from ._session import SqliteSession
 from ._sql import TASKS
-from ._state import State
+from ._state import SqliteState
 
 _PAGE = 64
 
 
-class TaskRows(NewTasks, Keys, Changes):
+class SqliteTaskRows(NewTasks, Keys, Changes):
     """The tasks of all queues in the file. Changes are written together, before a statement has to find them."""
 
-    def __init__(self, state: State, queues: Queues) -> None:
+    def __init__(self, state: SqliteState, queues: SqliteQueues) -> None:
         NewTasks.__init__(self, state)
         Keys.__init__(self, state, queues)
         Changes.__init__(self, state, queues)
@@ -46,11 +46,11 @@ class TaskRows(NewTasks, Keys, Changes):
 
     # orders
 
-    def next_due(self, queue: Queue) -> int | None:
+    def next_due(self, queue: SqliteQueue) -> int | None:
         self.write()
         return self._state.one(TASKS.due, queue=queue.id)[0]
 
-    def promote(self, queue: Queue, count: int) -> tuple[int, Iterable[tuple[int, str]]]:
+    def promote(self, queue: SqliteQueue, count: int) -> tuple[int, Iterable[tuple[int, str]]]:
         self.write()
         state, in_groups = self._state, list[tuple[int, str]]()
         if queue.groups.named:
@@ -60,7 +60,7 @@ class TaskRows(NewTasks, Keys, Changes):
         moved = state.run(TASKS.promote, queue=queue.id, now=state.moment, count=count).rowcount
         return moved, in_groups
 
-    def take(self, queue: Queue, session: Session, want: int) -> list[e.Taken]:
+    def take(self, queue: SqliteQueue, session: SqliteSession, want: int) -> list[e.Taken]:
         self.write()
         tasks: list[e.Taken] = []
         if (aging := queue.settings.aging) is not None:
@@ -72,7 +72,7 @@ class TaskRows(NewTasks, Keys, Changes):
             tasks += self._lease(queue, session, found)
         return tasks
 
-    def take_turns(self, queue: Queue, session: Session, turns: Sequence[Turn]) -> list[e.Taken]:
+    def take_turns(self, queue: SqliteQueue, session: SqliteSession, turns: Sequence[Turn]) -> list[e.Taken]:
         self.write()
         count = Counter([turn.group for turn in turns])
         aging = queue.settings.aging
@@ -91,7 +91,7 @@ class TaskRows(NewTasks, Keys, Changes):
         found = self._state.one(TASKS.these, ids=str(ids))
         return self._lease(queue, session, found, [turn.group for turn in turns])
 
-    def _next_in(self, queue: Queue, group: str, count: int, before: int | None) -> Iterator[int]:
+    def _next_in(self, queue: SqliteQueue, group: str, count: int, before: int | None) -> Iterator[int]:
         """The next tasks of a group: those that have been ready for long, and then the others by priority."""
         bounds = {"queue": queue.id, "group": encoded_name(group), "count": count}
         old: list[Any] = []
@@ -103,7 +103,7 @@ class TaskRows(NewTasks, Keys, Changes):
         return (row[0] for row in rows)
 
     def _lease(
-        self, queue: Queue, session: Session, found: Any, groups: Iterable[str] = repeat("")
+        self, queue: SqliteQueue, session: SqliteSession, found: Any, groups: Iterable[str] = repeat("")
     ) -> list[e.Taken]:
         rows = json.loads(found[0])
         if not rows:
@@ -145,7 +145,7 @@ class TaskRows(NewTasks, Keys, Changes):
 
     # leases
 
-    def leased(self, queue: Queue, session: Session, tasks: Sequence[int]) -> dict[int, Task]:
+    def leased(self, queue: SqliteQueue, session: SqliteSession, tasks: Sequence[int]) -> dict[int, Task]:
         self.write()
         found = self._state.one(TASKS.leased, ids=str(tasks), queue=queue.id, session=session.number)
         leases = {row[0]: Task(*row) for row in json.loads(found[0])}
@@ -154,36 +154,36 @@ class TaskRows(NewTasks, Keys, Changes):
                 lease.group = decoded_name(bytes.fromhex(lease.group))
         return leases
 
-    def first_of_session(self, session: Session) -> tuple[str, int] | None:
+    def first_of_session(self, session: SqliteSession) -> tuple[str, int] | None:
         self.write()
         return self._state.one(TASKS.next_of_session, session=session.number)
 
-    def stops(self, queue: Queue, session: Session) -> tuple[int, ...]:
+    def stops(self, queue: SqliteQueue, session: SqliteSession) -> tuple[int, ...]:
         self.write()
         rows = self._state.all(TASKS.stops, queue=queue.id, session=session.number)
         return tuple([row[0] for row in rows])
 
     # single tasks
 
-    def task(self, queue: Queue, task: int) -> Task | None:
+    def task(self, queue: SqliteQueue, task: int) -> Task | None:
         self.write()
         row = self._state.one(TASKS.task, id=task, queue=queue.id)
         return row and _task(row)
 
-    def unfinished_record(self, queue: Queue, task: Task, state: str) -> e.Record:
+    def unfinished_record(self, queue: SqliteQueue, task: Task, state: str) -> e.Record:
         row = self._state.one(TASKS.show, ids=str([task.id]))
         return unfinished_record(self._state, queue.name, state, *row)
 
-    def ended_record(self, queue: Queue, task: int) -> e.Record | None:
+    def ended_record(self, queue: SqliteQueue, task: int) -> e.Record | None:
         row = self._state.one(TASKS.ended_task, id=task, queue=queue.id, now=self._state.moment)
         return row and ended_record(self._state, queue.name, *row)
 
     def listed(
-        self, queue: Queue, state: str, after: Position, limit: int
+        self, queue: SqliteQueue, state: str, after: Position, limit: int
     ) -> list[tuple[Position, e.Record | None]]:
         return listed(self._state, queue, state, after, limit)
 
-    def held_by(self, session: Session, token: int, limit: int) -> list[tuple[int, e.SessionItem]]:
+    def held_by(self, session: SqliteSession, token: int, limit: int) -> list[tuple[int, e.SessionItem]]:
         rows = self._state.all(TASKS.of_session, session=session.number, token=token, limit=limit)
         return [
             (token, e.SessionItem("tasks", queue, f"{task} {token}", True, token))

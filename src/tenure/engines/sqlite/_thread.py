@@ -48,10 +48,10 @@ class Pace:
         return self._wait
 
 
-class Job(Generic[T]):
+class ThreadCall(Generic[T]):
     """A function, and what it returned or raised; `on_end(job)` is called on the loop afterwards."""
 
-    def __init__(self, function: Callable[[], T], on_end: Callable[[Job[T]], object]) -> None:
+    def __init__(self, function: Callable[[], T], on_end: Callable[[ThreadCall[T]], object]) -> None:
         self._function = function
         self._on_end = on_end
         self._result: T | None = None
@@ -90,21 +90,21 @@ class EngineThread:
         """True if others wake this process: then it need not check often."""
         self._check = check
         self._poked = False
-        self._jobs: SimpleQueue[Job[Any] | bool] = SimpleQueue()
+        self._jobs: SimpleQueue[ThreadCall[Any] | bool] = SimpleQueue()
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run a function on the thread. Cancellation: it is run all the same."""
         parked = park()
-        job: Job[T] = Job(function, lambda _: wake(parked))
+        job: ThreadCall[T] = ThreadCall(function, lambda _: wake(parked))
         self._jobs.put(job)
         await parked
         return job.result()
 
-    def start(self, function: Callable[[], T], on_end: Callable[[Job[T]], object]) -> None:
+    def start(self, function: Callable[[], T], on_end: Callable[[ThreadCall[T]], object]) -> None:
         """Run a function on the thread behind all others; `on_end` gets it when it has been run."""
-        self._jobs.put(Job(function, on_end))
+        self._jobs.put(ThreadCall(function, on_end))
 
     async def tend(self, file: tuple[int, int], process: str) -> None:
         """Look at once whenever another process wakes this one. Cancellation: this is how it ends."""

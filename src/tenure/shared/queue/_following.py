@@ -15,7 +15,7 @@ from tenure.arguments import AsyncBlock, NotAwaited
 from tenure.errors import EngineError, ResultUnavailable, StoreClosed
 from tenure.shared._watch import Watch, new_line, wake
 from tenure.store import StoreHandle
-from tenure.upkeep import Job
+from tenure.upkeep import BackgroundTask
 
 from ._child_records import ChildRecord, unfinished_child
 from ._payload import P_co
@@ -45,7 +45,7 @@ class Feed:
         self._on_last = on_last
         self._hints = new_line(f"task {task_id} of {key}")
         self._users = 0
-        self._job: Job | None = None
+        self._job: BackgroundTask | None = None
 
     def join(self) -> None:
         """Add a follower of the task."""

@@ -52,7 +52,7 @@ class Beside(Protocol):
         ...
 
 
-class Room:
+class SuspectsRoom:
     """The room of this process, which all takers share. Thread safety: any."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Room:
         return self.session is not None
 
 
-room = Room()
+room = SuspectsRoom()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=room.forget)
 
