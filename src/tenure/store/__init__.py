@@ -88,16 +88,17 @@ Which file to open
 When a delayed task starts
 --------------------------
 
-One of the first three events makes a taker ask; the fourth starts the task::
+One of the first three events makes a taker ask; the fourth starts the task. For Redis, five files tell all of it::
 
-    the alarm          Takers.on_answer keeps `ask_again_in` of the last exchange: the next due time of the queue.
-                       Timer adds up to 0.2 s by chance -> Takers.reask -> an exchange
-    any operation      of any process on the queue: the engine makes due tasks takeable (in Lua `promote`), and
-                       offers them to as many idle takers as it knows: `offer_tasks` publishes READY
-    the hint           the engine's link -> StoreHandle.on_hint -> Takers.on_ready -> an exchange
-    the exchange       answers with the task -> Takers._hand_over -> the runner
+    the alarm          shared/queue/_takes: `on_answer` keeps `ask_again_in`, the next due time of the queue;
+                       store/_timers: up to 0.2 s later by chance, `Takers.reask` sends an exchange
+    any operation      of any process on the queue; lua/order: `promote` makes due tasks takeable;
+                       lua/takers: `offer_tasks` publishes READY to as many idle takers as there are tasks
+    the hint           shared/queue/_takes: `on_ready` sends an exchange
+    the exchange       lua/exchange: answers with the task, and computes `ask_again_in`;
+                       shared/queue/_takes: `_hand_over` gives the task to the runner
 
-A hint may get lost; the alarm does not.
+A hint may get lost; the alarm does not. The rules of the other engines: rules/_takers and _settling, sql/takers.
 
 Seven files to read first, in this order
 ----------------------------------------
