@@ -222,7 +222,7 @@ class Client:
             await self._hold(subject, task, guarded=False, item=task.payload)
             match random.random():
                 case chance if chance < 0.05:
-                    raise tenure.RetryLater(0.02)
+                    raise tenure.RetryLater(0.02, counts=False)
                 case chance if chance < 0.1:
                     raise Stale
 
@@ -239,7 +239,7 @@ class Client:
         self.history.taken("jobs", task.payload)
         await anyio.sleep(0.005)
         if random.random() < 0.05:
-            raise tenure.RetryLater(0.02)
+            raise tenure.RetryLater(0.02, counts=False)
 
     def notice(self, event, /, **fields) -> None:
         """Note which completions were accepted."""

@@ -207,7 +207,7 @@ class Client:
             elif what == "flaky" and task.attempt == 1:
                 raise ValueError(what)
             elif what == "later" and random.random() < 0.5:
-                raise tenure.RetryLater(0.05)
+                raise tenure.RetryLater(0.05, counts=False)
             return [os.getpid(), task.token]
 
     def notice(self, event, /, **fields) -> None:

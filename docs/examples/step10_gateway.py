@@ -81,10 +81,10 @@ class Gateway:
                 except TooManyRequests as refusal:
                     await limiter.hold_off(refusal.retry_after)  # for all processes, also for calls that wait
                     await claim.cool_down(refusal.retry_after)  # others get another key first
-                    raise tenure.RetryLater(refusal.retry_after) from refusal
+                    raise tenure.RetryLater(refusal.retry_after, counts=False) from refusal
                 except tenure.CircuitOpen as refusal:
                     await claim.cool_down(refusal.retry_after)
-                    raise tenure.RetryLater(0.01) from refusal
+                    raise tenure.RetryLater(0.01, counts=False) from refusal
                 spending.correct({"tokens": tokens})
             task.set_result({"text": text, "tokens": tokens})
 

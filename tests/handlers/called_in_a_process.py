@@ -142,7 +142,7 @@ def ends(how: str):
     elif how == "dead":
         raise tenure.Dead("no use")
     elif how == "later":
-        raise tenure.RetryLater(0.0, counts=True)
+        raise tenure.RetryLater(0.0)
     return lambda: None
 
 

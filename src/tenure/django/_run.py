@@ -53,7 +53,7 @@ class Run:
             return self._call(self._result(task, record))
         except BaseException as error:
             message = decisive(error)
-            if isinstance(message, (Discard, RetryLater)):
+            if isinstance(message, Discard) or (isinstance(message, RetryLater) and not message.counts):
                 raise
             record["errors"] = [*record.get("errors", ()), described(error)][-MOST:]
             failed_at = timezone.now()

@@ -67,7 +67,7 @@ async def picks(text):
 
 async def ends(text):
     if text == "later":
-        raise tenure.RetryLater(0, counts=True)
+        raise tenure.RetryLater(0)
     raise tenure.Dead("no use at all")
 """.replace("\\\\", "\\")
 

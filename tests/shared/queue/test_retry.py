@@ -86,12 +86,12 @@ def test_wrong_options_are_refused_by_name(options):
 @pytest.mark.parametrize("delay", [-1, inf, nan])
 def test_a_wrong_delay_is_refused(delay):
     with pytest.raises(ValueError, match="delay"):
-        RetryLater(delay)
+        RetryLater(delay, counts=False)
 
 
 def test_what_they_say():
-    assert str(RetryLater(5)) == "try again in 5 s"
-    assert str(RetryLater(5, "busy")) == "busy"
+    assert str(RetryLater(5, counts=False)) == "try again in 5 s"
+    assert str(RetryLater(5, "busy", counts=False)) == "busy"
     assert Discard("spam").reason == "spam"
     assert Discard(ValueError("odd")).reason == "odd"
     assert Dead("no such user").reason == "no such user"
@@ -105,7 +105,7 @@ def test_a_retry_shows_its_types_by_name():
     assert repr(Retry()).endswith("on=(BaseException,), never=())")
 
 
-@pytest.mark.parametrize("raised", [RetryLater(5, "busy", counts=True), Discard("spam"), Dead("gone")])
+@pytest.mark.parametrize("raised", [RetryLater(5, "busy"), Discard("spam"), Dead("gone")])
 def test_an_instruction_can_be_pickled(raised):
     copied = pickle.loads(pickle.dumps(raised))
     assert (type(copied), str(copied), vars(copied)) == (type(raised), str(raised), vars(raised))
@@ -221,11 +221,11 @@ async def test_dead_without_a_reason_has_that_of_its_cause(store):
 
 
 GROUPS = [
-    ([OSError(1), ExceptionGroup("", [Discard("no"), RetryLater(5), Dead("gone")])], "dead", "gone"),
-    ([OSError(1), RetryLater(5)], "dead", "ExceptionGroup: tasks (2 sub-exceptions) [OSError: 1; RetryL"),
+    ([OSError(1), ExceptionGroup("", [Discard("no"), RetryLater(5, counts=False), Dead("gone")])], "dead", "gone"),
+    ([OSError(1), RetryLater(5, counts=False)], "dead", "ExceptionGroup: tasks (2 sub-exceptions) [OSError: 1; RetryL"),
     ([OSError(1), Discard("no")], "dead", "ExceptionGroup: tasks (2 sub-exceptions) [OSError: 1; Discard"),
-    ([Discard("no"), RetryLater(5, counts=True), RetryLater(9)], "dead", "RetryLater: try again in 5 s"),
-    ([Discard("no"), RetryLater(5), RetryLater(9)], "delayed", ""),
+    ([Discard("no"), RetryLater(5), RetryLater(9, counts=False)], "dead", "RetryLater: try again in 5 s"),
+    ([Discard("no"), RetryLater(5, counts=False), RetryLater(9, counts=False)], "delayed", ""),
     ([Discard("no"), Discard("never")], "discarded", "no"),
 ]
 
@@ -286,7 +286,7 @@ async def test_dead_in_a_task_group_of_a_handler_ends_the_tries(store):
 
 
 def test_messages_in_a_group_are_not_compared_with_the_rule():
-    assert NETWORK.refusal(ExceptionGroup("", [OSError(), RetryLater(1), Discard()])) is None
+    assert NETWORK.refusal(ExceptionGroup("", [OSError(), RetryLater(1, counts=False), Discard()])) is None
 
 
 @pytest.mark.parametrize("reason", ["", "busy"])
@@ -297,7 +297,7 @@ async def test_a_retry_that_counts_says_when_the_next_try_is_until_the_attempts_
 
     async def handler(task: Task):
         times.append((task.attempt, virtual_clock.now()))
-        raise RetryLater(10 * task.attempt, reason, counts=True) from OSError("503")
+        raise RetryLater(10 * task.attempt, reason) from OSError("503")
 
     await queue.put("x")
     worker = Worker(queue, handler)
@@ -352,7 +352,7 @@ async def test_a_task_that_postpones_itself_may_begin_the_count_of_failures_anew
         if len(tries) % 2:
             raise OSError("503")
         if len(tries) < 8:
-            raise RetryLater(60, resets=resets)
+            raise RetryLater(60, counts=False, resets=resets)
 
     task_id = await queue.put("x")
     await work_off(queue, Worker(queue, poll))
@@ -360,6 +360,6 @@ async def test_a_task_that_postpones_itself_may_begin_the_count_of_failures_anew
     assert (tries, state) == (([1, 2] * 4, "done") if resets else ([1, 2, 2], "dead"))
 
 
-def test_a_failed_try_cannot_begin_the_count_anew():
-    with pytest.raises(ValueError, match="resets must not be given with counts"):
-        RetryLater(1, counts=True, resets=True)
+def test_a_try_counts_unless_the_exception_says_otherwise():
+    tries = RetryLater(1), RetryLater(1, counts=False), RetryLater(1, resets=True)
+    assert [later.counts for later in tries] == [True, False, False]

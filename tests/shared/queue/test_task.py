@@ -80,11 +80,11 @@ async def test_retry_later_says_when_and_uses_up_no_attempt(open_store_on, virtu
             async with queue.take() as task:
                 start = virtual_clock.now()
                 assert (task.attempt, task.deliveries) == (1, 1)
-                raise RetryLater(5)
+                raise RetryLater(5, counts=False)
             assert await state_of(queue) == {"delayed": 1}
             async with queue.take():
                 assert virtual_clock.now() - start == pytest.approx(5.1, abs=0.2)
-                raise RetryLater(0)
+                raise RetryLater(0, counts=False)
         # one who dies with it now is the first
         with pytest.raises(LeaseLost):
             async with WorkQueue(other, "jobs", max_deliveries=2).take():
@@ -211,7 +211,7 @@ async def test_a_body_that_raises_in_spite_of_the_loss(faulty, faulty_store, vir
         assert (task.attempt, task.deliveries) == (1, 2)
 
 
-@pytest.mark.parametrize("message", [RetryLater(1), Discard("no")])
+@pytest.mark.parametrize("message", [RetryLater(1, counts=False), Discard("no")])
 async def test_what_a_handler_asks_for_too_late_is_not_swallowed(
     faulty, faulty_store, virtual_clock, message
 ):

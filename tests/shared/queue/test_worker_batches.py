@@ -175,7 +175,7 @@ async def test_one_bad_of_a_hundred_fails_alone(store, virtual_clock):
 
 async def test_each_mark_has_the_meaning_of_its_exception(store, virtual_clock):
     queue, tries = WorkQueue(store, "jobs", retry=Retry(attempts=2, backoff=1, jitter=0)), []
-    marks = {"later": RetryLater(5), "discard": Discard("no"), "exit": SystemExit(1)}
+    marks = {"later": RetryLater(5, counts=False), "discard": Discard("no"), "exit": SystemExit(1)}
 
     async def handler(tasks: list[tenure.Task]):
         for task in tasks:
@@ -221,7 +221,7 @@ async def test_retry_later_and_discard_may_be_raised_for_all(store, virtual_cloc
 
     async def handler(tasks: list[tenure.Task]):
         times.append(virtual_clock.now())
-        raise RetryLater(5) if len(times) == 1 else Discard("enough")
+        raise RetryLater(5, counts=False) if len(times) == 1 else Discard("enough")
 
     worker = BatchWorker(queue, handler, size=10)
     await queue.put_many(list("abc"))

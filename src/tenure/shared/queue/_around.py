@@ -87,7 +87,7 @@ class Surroundings:
                 if scope not in self._entering:
                     raise
                 seconds = min(max(_SHORTEST, refusal.retry_after), _LONGEST)
-                raise RetryLater(seconds, str(refusal)) from None
+                raise RetryLater(seconds, str(refusal), counts=False) from None
             finally:
                 self._entering.discard(scope)
         raise NotBegun("the worker was drained, or nobody knows whether a manager was entered")

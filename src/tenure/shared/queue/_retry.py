@@ -87,21 +87,19 @@ def check_retry(value: object) -> Retry | None:
 class RetryLater(Exception):
     """Raise it in a handler: not now, try again after `delay` seconds.
 
-    That is not a failure: it counts neither as an attempt nor as a delivery without a verdict, so nothing bounds how
-    often a task is postponed. To bound it, put the task with `deadline=`, or count with `task.progress`. With `counts`,
-    it is a failed try that says when the next one is; the task is dead when its attempts are used up. With `resets`,
-    no earlier failure counts any more, for a task that postpones itself for weeks. `ValueError` for both.
+    The try is a failed try that says when the next try is: the task is dead when its attempts are used up. With
+    `counts=False`, the task is postponed: the try counts neither as an attempt nor as a delivery without a verdict, and
+    only `deadline=` at the put bounds how often. With `resets`, the task is postponed, and no earlier failure counts
+    any more, for a task that postpones itself for weeks.
     """
 
     def __init__(
-        self, delay: Seconds, reason: str = "", *, counts: bool = False, resets: bool = False
+        self, delay: Seconds, reason: str = "", *, counts: bool = True, resets: bool = False
     ) -> None:
         self.delay: float = check_seconds("delay", delay)
         self.reason: str = str(reason)
-        self.counts: bool = check_flag("counts", counts)
         self.resets: bool = check_flag("resets", resets)
-        if counts and resets:
-            raise ValueError("resets must not be given with counts: a failed try cannot begin the count anew")
+        self.counts: bool = check_flag("counts", counts) and not resets
         super().__init__(self.delay, self.reason)  # with which it is unpickled
 
     def __str__(self) -> str:
