@@ -66,7 +66,7 @@ class TestCheats(QueueSessionBase):
 ELSEWHERE = {
     *("Lifeline.submit", "MemoryEngine.another"),  # a walk calls `execute`, of one engine
     *("Producers.put_one", "Tasks.complete", "Tasks.complete_all"),  # for transactions, which memory has not
-    *("GroupRows.end", "Groups.are_kept", "Groups.end", "Holds.serve_unserved"),  # for SQLite
+    *("Groups.are_kept", "Holds.serve_unserved"),  # for SQLite
     *("Survey.health", "Groups.unset"),  # examples of the contract
 }
 """What no walk uses."""

@@ -155,9 +155,15 @@ class Settling:
         self, queue: Queue, task: Task, place: int, ready_at: Moment, attempts: int, deliveries: int
     ) -> None:
         """A task is at this place, and leased no more."""
-        counts = {"attempts": attempts, "deliveries": deliveries}
         self._rows.update(
-            queue, task, place=place, ready_at=ready_at, **counts, session=None, token=0, stop=None
+            *(queue, task),
+            place=place,
+            ready_at=ready_at,
+            attempts=attempts,
+            deliveries=deliveries,
+            session=None,
+            token=0,
+            stop=None,
         )
 
     def postpone(self, queue: Queue, task: Task, op: e.Move) -> None:

@@ -35,7 +35,8 @@ class Changes:
     def update(self, _queue: SqliteQueue, task: Task, **fields: Any) -> None:
         if fields.get("expires") is not None:
             self._state.soonest.task = sooner(fields["expires"], self._state.soonest.task)
-        self._changed.setdefault(task.id, {}).update(fields)
+        former = self._changed.get(task.id)
+        self._changed[task.id] = fields if former is None else former | fields
 
     def end(self, _queue: SqliteQueue, task: Task, ends: e.Ends, expires: int | None) -> None:
         self._ended.append(task.id)
@@ -70,12 +71,11 @@ class Changes:
             if "group" in fields:
                 fields["group"] = bytearray(encoded_name(fields["group"]))
             rows[tuple(fields)].append((task, *fields.values()))
-        shown = [task for task, fields in self._changed.items() if not SHOWN.isdisjoint(fields)]
         self._changed = {}
         for names, values in rows.items():
             self._state.many(updating(names), values)
-        if shown:
-            self._state.fire("change", shown, e.Notice.CHANGED)
+            if not SHOWN.isdisjoint(names):
+                self._state.fire("change", [row[0] for row in values], e.Notice.CHANGED)
 
     def _store_records(self) -> None:
         rows: list[tuple[Any, ...]] = []
