@@ -67,7 +67,7 @@ ELSEWHERE = {
     *("Lifeline.submit", "MemoryEngine.another"),  # a walk calls `execute`, of one engine
     *("Producers.put_one", "Tasks.complete", "Tasks.complete_all"),  # for transactions, which memory has not
     *("Groups.are_kept", "Holds.serve_unserved"),  # for SQLite
-    *("Survey.health", "Groups.unset"),  # examples of the contract
+    *("MemorySurvey.health", "Groups.unset", "Families.begin_anew"),  # examples of the contract
 }
 """What no walk uses."""
 

@@ -376,7 +376,7 @@ async def test_what_time_has_made_room_for_is_put(store, virtual_clock, db):
     assert await state_of(queue) == {"waiting": 1, "expired": 1}
 
 
-@pytest.mark.parametrize("broken", ["write_hints", "Queues.save", "State.save"])
+@pytest.mark.parametrize("broken", ["write_hints", "SqliteQueues.save", "SqliteState.save"])
 async def test_an_operation_that_fails_leaves_the_transaction_as_it_was(queue, db, monkeypatch, broken):
     def fail(*_):
         raise ZeroDivisionError

@@ -221,8 +221,16 @@ async def test_dead_without_a_reason_has_that_of_its_cause(store):
 
 
 GROUPS = [
-    ([OSError(1), ExceptionGroup("", [Discard("no"), RetryLater(5, counts=False), Dead("gone")])], "dead", "gone"),
-    ([OSError(1), RetryLater(5, counts=False)], "dead", "ExceptionGroup: tasks (2 sub-exceptions) [OSError: 1; RetryL"),
+    (
+        [OSError(1), ExceptionGroup("", [Discard("no"), RetryLater(5, counts=False), Dead("gone")])],
+        "dead",
+        "gone",
+    ),
+    (
+        [OSError(1), RetryLater(5, counts=False)],
+        "dead",
+        "ExceptionGroup: tasks (2 sub-exceptions) [OSError: 1; RetryL",
+    ),
     ([OSError(1), Discard("no")], "dead", "ExceptionGroup: tasks (2 sub-exceptions) [OSError: 1; Discard"),
     ([Discard("no"), RetryLater(5), RetryLater(9, counts=False)], "dead", "RetryLater: try again in 5 s"),
     ([Discard("no"), RetryLater(5, counts=False), RetryLater(9, counts=False)], "delayed", ""),

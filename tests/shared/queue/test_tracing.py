@@ -271,7 +271,12 @@ async def test_the_span_is_current_in_a_processor(open_store_on, spans, virtual_
 
 
 async def test_each_try_has_a_span_with_its_verdict(store, spans):
-    raised = [Trouble("once"), RetryLater(1, counts=False), Trouble("twice"), ExceptionGroup("dead", [Trouble()])]
+    raised = [
+        Trouble("once"),
+        RetryLater(1, counts=False),
+        Trouble("twice"),
+        ExceptionGroup("dead", [Trouble()]),
+    ]
     left = iter(raised)
 
     async def handler(task: Task):

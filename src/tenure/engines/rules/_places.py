@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -25,7 +26,7 @@ class Place:
 P = TypeVar("P", bound=Place)
 
 
-class Places(Generic[P]):
+class Places(ABC, Generic[P]):
     """The places of a family, by object and name."""
 
     def __init__(self, state: State, family: str, layout: Layout) -> None:
@@ -40,9 +41,9 @@ class Places(Generic[P]):
     def _hint(self, place: P, news: News) -> None:
         self._state.hint(self._state.process(place.session), place.key, place.name, news)
 
+    @abstractmethod
     def _token(self, _place: P, /) -> int:
         """The token of a place, 0 if it has none."""
-        return 0
 
     def _with_token(self, key: str, name: str, token: int) -> P | None:
         """The place, if it has that token."""
