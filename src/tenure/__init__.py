@@ -13,7 +13,7 @@ that they catch. `tenure.types` has the types that only annotations name; the re
 Inside of `shared` and `cli`, the folders stand on the room's own modules and do not import one another.
 
 Docstrings do not repeat two defaults. Cancellation: a cancelled call has had no effect, and a plain function is no
-checkpoint. Thread safety: none; an object belongs to the event loop that uses it.
+checkpoint. Thread safety: none; an object belongs to the event loop that uses it, whose tasks may share it.
 """
 
 from __future__ import annotations

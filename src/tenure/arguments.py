@@ -168,7 +168,6 @@ class AsyncBlock:
         """The code to write instead in synchronous programs."""
 
         def __enter__(self) -> NoReturn:
-            """Refuse."""
             instead = self._instead and f"; in synchronous code use {self._instead}"
             raise TypeError(f"{_name_of(self)}: write `async with`, not `with`{instead}")
 
@@ -184,7 +183,6 @@ class SyncBlock:
     if not TYPE_CHECKING:
 
         def __aenter__(self) -> NoReturn:
-            """Refuse."""
             raise TypeError(
                 f"{_name_of(self)}: write `with`, not `async with`; in async code use tenure, not tenure.blocking"
             )
@@ -203,7 +201,6 @@ class NotABlock:
         """The code to write instead, such as "lock.read()"."""
 
         def __aenter__(self) -> NoReturn:
-            """Refuse."""
             raise TypeError(f"{_name_of(self)}: write `async with {self._blocks}`")
 
         def __aexit__(self, *_: object) -> None:
@@ -224,7 +221,6 @@ class NotAwaited:
     if not TYPE_CHECKING:
 
         def __await__(self) -> NoReturn:
-            """Refuse."""
             word = "with" if isinstance(self, SyncBlock) else "async with"
             raise TypeError(f"{_name_of(self)}: write `{word} ...:`, not `await ...`: it is for a block")
 

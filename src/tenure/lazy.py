@@ -13,8 +13,8 @@ __all__ = ("exports", "extra")
 def exports(room: str, homes: Mapping[str, Mapping[str, str]]) -> Callable[[str], Any]:
     """The `__getattr__` of a room: for each home, its modules with the names that each has, with blanks between.
 
-    A name is looked up once; from then on it is an attribute of the room. Users know what they import as `home.name`,
-    in tracebacks and pickles too. Type checkers read the same imports in the room's `if TYPE_CHECKING` block.
+    Users know what they import as `home.name`, in tracebacks and pickles too. Type checkers read the same imports in
+    the room's `if TYPE_CHECKING` block.
     """
     places = {
         name: (home, module)

@@ -229,10 +229,9 @@ class Spending:
     def correct(self, cost: Cost) -> None:
         """Set the real cost. Units that are not named stay as booked.
 
-        The difference is booked or given back when the block ends. A cost above the burst is allowed: later
-        calls wait longer, by at most 1e9 seconds (31 years) however many corrections there are. Of several corrections
-        in a block the last one counts. Raises `ValueError` for a unit without a limit, and `RuntimeError` after the
-        block.
+        The difference is booked or given back when the block ends. A cost above the burst is allowed: later calls
+        wait longer. Of several corrections in a block the last one counts. Raises `ValueError` for a unit without a
+        limit, and `RuntimeError` after the block.
         """
         if self._ended:
             raise RuntimeError("the block of this spending has ended: correct it in the block")

@@ -155,9 +155,9 @@ class Task(Generic[P_co]):
 
         A handler that is delivered again runs again from its start, so put into a step what is costly, or must not
         happen twice. The value is as `store.codec` decodes it, at once too: a tuple is a list. An exception is not
-        stored. If the process dies before the value is stored, the function may be called again. A stored value is
-        progress: failures before it do not count any more. If the value cannot be kept, this is stored: the task is
-        dead at once, and a later delivery raises `RuntimeError` here. The values last until the task has ended.
+        stored. If the process dies before the value is stored, the function may be called again. With a stored value,
+        earlier failures do not count. If the value cannot be kept, the task is dead at once, and a later delivery
+        raises `RuntimeError` here.
 
         With `find`, the step is marked as begun before the first call. A later try asks `find()` first: a value is
         kept; None: call; `OutcomeUnknown`: the task is dead.
@@ -188,7 +188,6 @@ class Lock:
     A lease can outlive its holder's belief in it (a frozen process); hand `lease.token` to what you write to, or call
     `lease.check()` right before side effects.
 
-    Thread safety: any.
     Source: the fair lock with direct hand-over is the queue of MCS locks put on a server; fencing tokens come from
     Chubby (Burrows 2006, "sequencers")."""
 
@@ -239,8 +238,7 @@ class RWLock:
     A reader that comes after a waiting writer waits behind it, so that neither side starves; readers that stand
     together at the head are let in together. Each reader has a lease of its own; in `holders()`, it has a weight of 1.
 
-    Thread safety: any. Source: the fair read-write lock of tokio, in which
-    a writer takes all permits of a semaphore."""
+    Source: the fair read-write lock of tokio, in which a writer takes all permits of a semaphore."""
 
     def __init__(self, store: Store, name: str, *, ttl: Seconds | None = None) -> None: ...
     @property
@@ -281,8 +279,7 @@ class Semaphore:
     of permits (`CapacityMismatch`); `resize` changes it for all. Permits of a holder that died come back after its
     `ttl`.
 
-    Thread safety: any. Source: the weighted queue of tokio's
-    `batch_semaphore`, on a server."""
+    Source: the weighted queue of tokio's `batch_semaphore`, on a server."""
 
     def __init__(self, store: Store, name: str, permits: int, *, ttl: Seconds | None = None) -> None: ...
     @property
@@ -348,8 +345,7 @@ class RateLimiter:
 
     Raises `TypeError` without a `Limit`, `ValueError` for two limits of the same unit and `per`.
 
-    Thread safety: any. Source: the generic cell rate algorithm (ITU-T
-    I.371)."""
+    Source: the generic cell rate algorithm (ITU-T I.371)."""
 
     def __init__(self, store: Store, name: str, *limits: Limit) -> None: ...
     @property
@@ -382,10 +378,9 @@ class RateLimiter:
         """Spend `cost` for a block, `with limiter.spend({"tokens": 800}) as spending`.
 
         Entering waits as `acquire` does, and raises the same. In the block, `spending.correct({"tokens": 655})` sets
-        what it really cost. When the block ends, the difference is booked at once, also above the burst, or given back
-        as far as time has not brought it back already. Without a correction it stays as booked, also if the block
-        raises. Leaving the block does not wait for the correction. If it cannot be booked, that is logged and reported
-        as "limiter.correction_failed".
+        what it really cost. When the block ends, the difference is booked at once, also above the burst, or given
+        back as far as time has not brought it back already. Without a correction it stays as booked, also if the
+        block raises. A correction that cannot be booked is reported as "limiter.correction_failed".
         Interruption: while waiting, as `acquire`; of the block, a correction is booked nevertheless.
 
         Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
@@ -399,7 +394,7 @@ class RateLimiter:
         """Stop all callers in all processes for so many seconds, as after an answer 429 with Retry-After.
 
         Callers that wait already go later by as much. If the limiter is held off already, the later end counts. 0
-        seconds end a hold at once: callers go as the rate lets them.
+        seconds end a hold at once.
         Raises `StoreClosed`, `EngineError`.
         Interruption: the limiter may be held off or not."""
 
@@ -417,8 +412,7 @@ class Barrier:
     before it calls `wait` is not noticed: call `abort` for it, or limit the wait. Everybody must agree on `parties`
     (`CapacityMismatch`) and on `on_departure` (what a party says counts for its own departure).
 
-    Thread safety: any. Source: the broken state comes from Java's
-    `CyclicBarrier`."""
+    Source: the broken state comes from Java's `CyclicBarrier`."""
 
     def __init__(
         self,
@@ -485,11 +479,10 @@ class WorkQueue(Generic[P]):
     | `keep` | `Keep()` | how long records and keys are kept |
     | `groups` | `Groups()` | limits and turns of groups |
 
-    `max_size` and the rest are settings, kept with the queue: the value that was sent last holds in all processes.
-    Name the default, or None, to lift a limit.
+    `max_size` and the rest are settings, kept with the queue: `configure` changes them for all processes.
 
-    Thread safety: any. Source: leases fenced by token as in BullMQ and
-    Temporal; one exchange that settles and takes, as in BullMQ; self-clocked fair queueing (Golestani, 1994)."""
+    Source: leases fenced by token as in BullMQ and Temporal; one exchange that settles and takes, as in BullMQ;
+    self-clocked fair queueing (Golestani, 1994)."""
 
     def __init__(
         self,
@@ -568,14 +561,11 @@ class WorkQueue(Generic[P]):
         `on_duplicate` is for the items whose key is a text. With "keep" or "replace" there are only ids: a `Key` that
         says "refuse" is a `ValueError` then.
 
-        They are put in order, in atomic portions of at most 256 (and of `max_size`); each portion waits in line while
-        the queue is full. `cursor` is a (name, value) that is stored in the same step as the last portion; `cursors()`
-        returns it. With `expected`, nothing is put and `CursorConflict` is raised if the cursor has another value at
-        that moment; None stands for no value. All must then fit in one portion. Values are compared as they are
-        encoded: the store's codec must always encode equal ones alike. If the groups of a portion are limited by
-        `groups.max_size`, the tasks of each are put for themselves, in portions that fit; tasks with one key stay in
-        order. If something is expected, `QueueFull` is raised instead. Raises as `put` does, before anything is put if
-        an item is wrong.
+        They are put in order, in atomic portions of at most 256, each of which waits in line while the queue is full.
+        `cursor` is a (name, value) that is stored in the same step as the last portion. With `expected`, nothing is
+        put and `CursorConflict` is raised if the cursor has another value at that moment; None stands for no value.
+        All must then fit in one portion (`ValueError`), and in their groups (`QueueFull`). Values are compared as
+        they are encoded. Raises as `put` does, before anything is put if an item is wrong.
         Interruption: portions that were put stay.
 
         Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
@@ -596,14 +586,13 @@ class WorkQueue(Generic[P]):
     def take(self, timeout: Seconds | None = None) -> AbstractContextManager[Task[P], bool]:
         """Take a task for a block, `with queue.take() as task`.
 
-        Leaving the block completes the task; `LeaseLost` is raised if the engine did not accept that. An exception
-        fails the try, be it an `Exception` or not: the task is tried again later or becomes a dead letter, and the
-        exception goes on (`RetryLater`, `Discard` and `Dead` say what should happen and end here). A cancellation from
-        outside, or an exception from the handler of a signal, gives the task back without counting an attempt. If the
-        lease is lost, leaving the block raises `LeaseLost`; if somebody cancels the task, `cancelled` is true. In both
-        cases, asynchronous code in the block is cancelled; in the second, the block then raises `TaskCancelled`.
-        `timeout` in seconds limits the wait for a task (None: for ever; 0: one try, given up when the engine has not
-        answered within the store's `settle_timeout`). Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
+        Leaving the block completes the task. An exception fails the try: the task is tried again later or becomes a
+        dead letter, and the exception goes on (`RetryLater`, `Discard` and `Dead` decide otherwise and end here). A
+        cancellation from outside, or an exception from the handler of a signal, gives the task back without counting
+        an attempt. If the lease is lost, or somebody cancels the task, asynchronous code in the block is cancelled,
+        and the block raises `LeaseLost` or `TaskCancelled`. `timeout` in seconds limits the wait for a task (None:
+        for ever; 0: one try, given up when the engine has not answered within the store's `settle_timeout`). Entering
+        raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
         Interruption: while waiting, nothing is taken."""
 
     def result(self, task_id: int, *, timeout: float | None = None) -> Any:
@@ -653,10 +642,9 @@ class WorkQueue(Generic[P]):
         """Change a task that is waiting or delayed, in one step, and return its id; all else stays.
 
         The task is named by its id, or is the task that has that `key`. It then stands where it would stand if it had
-        been put like this in the first place: a new `priority` or `group` leaves the time at which it became ready, or
-        will be, and a new payload alone leaves its place. With a `delay`, it is ready so many seconds from now, behind
-        the tasks that are ready then. Its attempts, key, meta and deadline stay. A `group` of None is the tasks without
-        a group. No limit of the queue or the group holds a change up.
+        been put like this in the first place. With a `delay`, it is ready so many seconds from now, behind the tasks
+        that are ready then. A `group` of None is the tasks without a group. No limit of the queue or the group holds
+        a change up.
 
         Raises `TaskNotWaiting`, which has the task's state, if the task is leased, has ended or is not known;
         `PayloadTooLarge`, `StoreClosed`, `EngineError`, and what the codec raises.
@@ -685,13 +673,10 @@ class WorkQueue(Generic[P]):
     def workers(self) -> Listing[QueueWorker]:
         """The live processes that have tasks of the queue or wait for tasks, and since when they have each task.
 
-        A process that has died is listed until its session ends. The cost of a page grows with the number of processes
-        that use the engine and with what they hold."""
+        A process that has died is listed until its session ends."""
 
     def groups(self) -> Listing[GroupStatistics]:
-        """The groups that have an unfinished task: those with the most first, then by name.
-
-        The cost of a page may grow with the number of groups."""
+        """The groups that have an unfinished task: those with the most first, then by name."""
 
     def settings(self) -> QueueSettings:
         """The settings that hold in all processes, and who has set each. Raises `StoreClosed`, `EngineError`."""
@@ -705,10 +690,9 @@ class WorkQueue(Generic[P]):
     def hold_off(self, seconds: Seconds, *, group: str | None = None) -> None:
         """Start no task of a group, or of the queue, for so many seconds, as after an answer 429 with Retry-After.
 
-        Tasks that have started go on. If it is held off already, the later end counts. Then tasks start one by one at
-        the rate, without a burst. 0 seconds end a hold at once: tasks start again as the rate lets them. The holds of
-        the queue and of its groups end separately. Raises `StoreClosed`, `EngineError`. Interruption: it may or may
-        not be applied."""
+        If it is held off already, the later end counts. Then tasks start at the rate, without a burst. 0 seconds end
+        a hold at once. The holds of the queue and of its groups end separately. Raises `StoreClosed`, `EngineError`.
+        Interruption: it may or may not be applied."""
 
     def cursors(self) -> dict[str, Any]:
         """The cursors stored by `put_many`, by name."""
@@ -724,12 +708,11 @@ class WorkQueue(Generic[P]):
         """The tasks in a state, or all tasks; with a `Selection`, those that match.
 
         `state` is "waiting", "delayed", "leased", "suspended", "ending", "dead", "done", "discarded", "cancelled",
-        "expired", or "ended" (in any way). Waiting tasks come by group, in one in the order of taking without aging;
-        delayed ones as they become due, leased ones in that in which they were taken, suspended and ending ones by id,
-        others in that in which they ended. In a listing of one state, the `rank` of an ended task will do as the
-        `after` of a page, as a str. Payloads of ended tasks are None unless the queue keeps them.
+        "expired", or "ended" (in any way). Waiting tasks come by group, and in each in the order of taking; delayed
+        tasks as they become due, leased tasks as they were taken, suspended and ending tasks by id, ended tasks as
+        they ended. Payloads of ended tasks are None unless the queue keeps them.
 
-        This process selects: the engine reads pages of 256 tasks until `limit` of them match, or to the last task."""
+        This process selects, from pages of 256 tasks."""
 
     def requeue(
         self,
@@ -751,9 +734,9 @@ class WorkQueue(Generic[P]):
         """Delete the tasks in these states ("waiting", "delayed", "dead"), or forget ended ones ("done", "discarded",
         "cancelled", "expired"); returns how many.
 
-        With `where`, only those that match. This process reads the tasks, with payloads, in pages of 256; a task that
-        has left its state since then stays. `limit` is the most tasks to purge. With `dry_run`, nothing is purged, and
-        the number is how many would be. Interruption: some may have been purged."""
+        With `where`, only those that match, which this process reads; a task that has left its state since then
+        stays. `limit` is the most tasks to purge. With `dry_run`, nothing is purged, and the number is how many would
+        be. Interruption: some may have been purged."""
 
     def pause(self) -> None:
         """Deliver no more tasks, in any process, until `resume`. Interruption: it may or may not be applied."""
@@ -769,19 +752,16 @@ class Job(Generic[Params, R]):
         async def send_mail(task: Task[object], user: User, at: datetime) -> Receipt: ...
         task_id = Job(queue, send_mail).put(user, at)
 
-    A parameter annotated `Task` gets the task from the worker, and `put` does not take it. Type checkers know that of
-    a first parameter (mypy, of `Task[object]`).
+    A parameter annotated `Task` gets the task from the worker, and `put` does not take it.
 
     The given arguments travel as a mapping of parameters to values; the process that works supplies the defaults.
-    Arguments and result are written and read by their annotations, with pydantic or else msgspec: models, dataclasses,
-    `datetime`, `tuple[int, str]`; types of JSON need neither. What has no annotation is as the codec makes it, and so
-    are the arguments for a queue with a `PydanticCodec` or `MsgspecCodec`. Each function needs a queue of its own. A
-    sync function runs in a thread.
+    Arguments and result are written and read by their annotations, with pydantic or else msgspec: models,
+    dataclasses, `datetime`, `tuple[int, str]`; types of JSON need neither. What has no annotation is as the codec
+    makes it, and so are the arguments for a queue with a `PydanticCodec` or `MsgspecCodec`. Each function needs a
+    queue of its own.
 
     Raises `TypeError` if `function` cannot be called, has no signature or a parameter of a type that cannot be written,
-    and `ModuleNotFoundError` if a type needs pydantic or msgspec.
-
-    Thread safety: any."""
+    and `ModuleNotFoundError` if a type needs pydantic or msgspec."""
 
     @overload
     def __init__(

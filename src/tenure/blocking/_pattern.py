@@ -59,7 +59,6 @@ def members(cls: type[Any], left_out: str) -> Iterator[tuple[str, Any]]:
 
 
 def returns(function: Callable[..., Any]) -> str:
-    """The return annotation of a function, as text."""
     return str(function.__annotations__.get("return", ""))
 
 
@@ -197,9 +196,9 @@ class Listing(Pattern, Generic[R]):
 class _Exit:
     """The descriptor of `__exit__`, which makes a function for each `with lock`.
 
-    Python looks `__exit__` up before it calls `__enter__`. The statement refers to the function, and the function to
-    the block. So an interruption that ends the statement without a call of the function frees the block, which is then
-    given back. The block of a plain call of `__enter__` belongs to the thread.
+    The statement refers to the function, and the function to the block. So an interruption that ends the statement
+    without a call of the function frees the block, which is then given back. The block of a plain call of `__enter__`
+    belongs to the thread.
     """
 
     def __init__(self, function: Callable[..., bool | None]) -> None:

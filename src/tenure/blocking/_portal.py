@@ -102,7 +102,6 @@ class Portal:
         self._context: Context
 
     def start(self) -> None:
-        """Start the thread, if it is not started yet."""
         if self._thread is None and not self.ended:
             # `Thread.start` waits in Python code: a thread in which no handler runs calls it
             start_new_thread(self._start, ())
@@ -165,7 +164,6 @@ class Portal:
         self.join()
 
     def join(self) -> None:
-        """Wait until the thread has ended."""
         pass_through(self._over)
         if self._thread is not None:
             self._thread.join()
@@ -173,7 +171,6 @@ class Portal:
     # on the loop
 
     def begin(self, request: Request) -> None:
-        """Start a request."""
         if self.ended:
             request.refuse(self.refusal())
             return

@@ -147,7 +147,6 @@ class PlainRequest(Request):
         self._plain = function
 
     def start(self, *_: object) -> None:
-        """Call the function."""
         if self.state == "new":
             try:
                 self.value = self._plain()

@@ -77,8 +77,7 @@ class Store(SyncBlock, Handle):
 
     `with open_store(url) as store` opens it for a block. It may also be kept for the life of the process: the first
     call opens it, and it is closed when the process ends, or by `close`. After a fork, the child's first call opens
-    another connection. An engine whose link ends for good ends the store: calls that wait get `StoreClosed`, whatever
-    is held is lost ("closed"), and the next call opens the store again.
+    another connection. After an engine whose link ends for good, the next call opens the store again.
 
     Thread safety: any.
     """
@@ -149,7 +148,6 @@ class Store(SyncBlock, Handle):
         )
 
     async def _opened(self, portal: Portal) -> AsyncStore:
-        """The open store, on the loop of the portal."""
         return await portal.opened(self._key, self, self._make)
 
     async def _call_within(

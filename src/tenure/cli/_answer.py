@@ -26,7 +26,6 @@ def _is_encodable(text: str) -> bool:
 
 
 def answer(document: dict[str, Any], code: int = 0) -> int:
-    """Print one JSON document; returns the exit code."""
     print(as_json(document, indent=2))
     return code
 

@@ -214,7 +214,6 @@ def _parser() -> Parser:
 
 
 def add_backend(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names the event loop."""
     parser.add_argument(
         "--backend",
         choices=("asyncio", "uvloop", "trio"),

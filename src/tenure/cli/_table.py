@@ -91,7 +91,6 @@ def one_line(value: Any) -> str:
 
 
 def short(value: Any, room: int = 60) -> str:
-    """A value on one line, cut at its end."""
     text = one_line(value)
     return text if width(text) <= room else f"{_begin(text, room - 3)}..."
 

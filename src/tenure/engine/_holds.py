@@ -129,12 +129,10 @@ class Holdings(Page[Holder]):
 
     @property
     def holders(self) -> tuple[Holder, ...]:
-        """The holders among the rows."""
         return tuple(holder for holder in self.rows if holder.token)
 
     @property
     def waiting(self) -> tuple[Holder, ...]:
-        """The waiters among the rows."""
         return tuple(holder for holder in self.rows if not holder.token)
 
 

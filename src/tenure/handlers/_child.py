@@ -93,7 +93,6 @@ def _returned(result: object) -> bytes:
 
 
 def _raised(error: BaseException) -> bytes:
-    """An error with its traceback as a note."""
     with suppress(Exception):
         error.add_note(f"in the process of the handler:\n{''.join(traceback.format_exception(error))}")
     return pickle.dumps((RAISED, packed(error)))

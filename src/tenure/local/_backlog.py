@@ -20,7 +20,6 @@ class BacklogEntry(Generic[T]):
     __slots__ = ("came", "item", "priority", "ready", "seq", "there")
 
     def __init__(self, item: T, priority: int, seq: int) -> None:
-        """Make an entry that is in no backlog."""
         self.item: T = item
         self.priority: int = priority
         self.seq: int = seq
@@ -48,7 +47,6 @@ class Fifo(Generic[T]):
     """The number of entries."""
 
     def __init__(self) -> None:
-        """Make an empty backlog."""
         self._entries: deque[BacklogEntry[T]] = deque()
         self.size = 0
 
@@ -90,7 +88,6 @@ class Ranked(Generic[T]):
     """The number of entries."""
 
     def __init__(self, aging: float | None) -> None:
-        """Make an empty backlog."""
         self._aging = aging
         self._heap: list[tuple[int, int, BacklogEntry[T]]] = []
         self._by_age: list[tuple[int, BacklogEntry[T]]] = []
@@ -110,7 +107,6 @@ class Ranked(Generic[T]):
         return entry
 
     def add(self, entry: BacklogEntry[T]) -> None:
-        """Add an entry."""
         entry.there = True
         self.size += 1
         heappush(self._heap, (-entry.priority, entry.seq, entry))
@@ -120,7 +116,6 @@ class Ranked(Generic[T]):
             heappush(self._by_age, (entry.seq, entry))
 
     def remove(self, entry: BacklogEntry[T]) -> None:
-        """Remove an entry, wherever it is."""
         entry.there = False
         self.size -= 1
         if self._heap[0][2] is entry:

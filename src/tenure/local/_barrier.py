@@ -41,9 +41,8 @@ class Barrier(AsyncBlock):
     later ones get `BarrierBroken`, until `reset`. So none passes unless all do. With "drop" it is
     forgotten and the others wait on for another.
 
-    Cancellation: comes before all go on, or after that. asyncio's native ``task.cancel()`` can do what no
-    cancel scope can: reach a party in the very tick in which all were let go. Then it alone raises, and the
-    others go on.
+    Cancellation: comes before all go on, or after that. asyncio's native ``task.cancel()`` may reach a party in the
+    tick in which all were let go: it alone raises.
     """
 
     __slots__ = ("_breaks", "_broken", "_generation", "_line", "_parties")

@@ -88,9 +88,8 @@ class BlockingWatch(AsyncBlock):
     thread of its own. `on_block` is called with a `Blocked` when the block is over, in that thread; if it raises,
     that is logged with its traceback. None: a warning is logged, to "tenure".
 
-    What it cannot see: a block that never ends; callbacks of the loop that are no tasks; C code that does not
-    let other threads run (the block is seen if the task goes on for a moment after that). On asyncio two steps
-    that one task takes right after one another may be taken for one.
+    What it cannot see: a block that never ends; callbacks of the loop that are no tasks; C code that does not let
+    other threads run (the block is seen if the task goes on for a moment after that).
 
     Cancellation: entering is a checkpoint, before it watches anything; leaving is none.
 

@@ -44,7 +44,6 @@ class Settings:
         _check_seconds("probe_seconds", self.probe_seconds)
 
     def empty_window(self) -> CountWindow | TimeWindow:
-        """Make the memory of a closed breaker."""
         return CountWindow(self.window) if self.window_seconds is None else TimeWindow(self.window_seconds)
 
     @property

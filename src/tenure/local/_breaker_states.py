@@ -83,7 +83,6 @@ class States:
     """The number of times that the breaker has opened so far, except by hand."""
 
     def __init__(self, settings: Settings, on_change: Callable[[State, State], None]) -> None:
-        """Make a closed one."""
         self.settings = settings
         self._slow_seconds = settings.slow_call_seconds
         self._on_change = on_change
@@ -131,7 +130,6 @@ class States:
                 self._judge(window, now)
 
     def change(self, state: Literal["closed", "forced_open", "disabled", "metrics_only"]) -> None:
-        """Go into a state by hand, with nothing remembered."""
         self._begin(state)
 
     def retry_after(self, now: float) -> float:

@@ -29,7 +29,6 @@ class CountWindow:
     """The number of slow calls; a call may be both."""
 
     def __init__(self, size: int) -> None:
-        """Make an empty window."""
         self._size = size
         self._ring = bytearray(size)
         self._next = 0
@@ -65,7 +64,6 @@ class TimeWindow:
     """The number of slow calls; a call may be both."""
 
     def __init__(self, seconds: float) -> None:
-        """Make an empty window."""
         self._width = seconds / SLICES
         self._ends = -inf
         self._slices: deque[list[int]] = deque()

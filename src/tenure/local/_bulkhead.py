@@ -79,11 +79,10 @@ class Bulkhead:
     `max_waiting` bounds the line (None: any number; 0: no call waits): a call that finds it full is refused with
     `BulkheadFull`.
 
-    With `shares`, a mapping of kinds to weights (such as ``{"checkout": 3, "search": 1}``), each kind has a line of its
-    own, with room for `max_waiting`. Free places are lent to any kind, so one kind alone may have all of them. What
-    becomes free goes to the kind that has the least for its weight, and among equals to the call that has waited
-    longest. So a kind gets back what it lent as fast as calls end, no call is interrupted for it, and each kind that
-    waits gets in sooner or later.
+    With `shares`, a mapping of kinds to weights (such as ``{"checkout": 3, "search": 1}``), each kind has a line of
+    its own, with room for `max_waiting`. Free places are lent to any kind, so one kind alone may have all of them.
+    What becomes free goes to the kind that has the least for its weight, and among equals to the call that has waited
+    longest.
 
     Cancellation: an `enter` that raises has taken nothing and holds no place in the line.
 

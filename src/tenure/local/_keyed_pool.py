@@ -5,8 +5,7 @@ returned or created, first come first served. Keys compete for slots. When all a
 idle longest is closed to make room; when nothing is idle, a returned one is closed if a task of another key has waited
 longer than all of its own. So a busy key cannot starve an idle one.
 
-A key is forgotten when it has no resource and no waiter. Counting waiters in is what maps of locks get
-wrong (LightRAG #3439), and forgetting them late is how they leak (aden-hive #2584).
+A key is forgotten when it has no resource and no waiter.
 """
 
 from __future__ import annotations

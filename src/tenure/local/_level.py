@@ -36,9 +36,7 @@ class Arithmetic(Protocol):
         """The limits and the cost in each unit. Raises what `amount` raises."""
         ...
 
-    def take(self, n: Any, time: float, late: bool) -> bool:
-        """Take the amount if it is there."""
-        ...
+    def take(self, n: Any, time: float, late: bool) -> bool: ...
 
     def due(self, n: Any) -> float:
         """The time at which the next waiter in line may have the amount."""

@@ -35,7 +35,6 @@ def check_callable(name: str, value: object, *, optional: bool = False) -> None:
 
 
 def check_key(key: K) -> K:
-    """Refuse a key that cannot be hashed."""
     try:
         hash(key)
     except TypeError:

@@ -53,8 +53,6 @@ class Pool(PoolLifecycle[T]):
     the child needs a pool of its own.
 
     Raises `ValueError` and `TypeError` for wrong arguments; `RuntimeError` if it is opened twice or used before.
-
-    Thread safety: none; all on the thread of one loop.
     """
 
     def __init__(

@@ -65,7 +65,6 @@ class Borrower:
         self._reported = False
 
     def leak(self, time: float) -> Leak:
-        """Describe the loan."""
         where = " > ".join(
             f"{code.co_filename}:{line} in {code.co_name}" for code, line in reversed(self._calls)
         )

@@ -1,8 +1,8 @@
 """The slots of a pool: creating, closing, and which key gets the next slot.
 
 A slot is in use from the moment a creation begins until the closing has ended, so there are never more resources open
-at once than slots, whatever is cancelled in between. Creations run in jobs of the pool, one at a time for a key, as in
-HikariCP's connection adder. A resource is idle or lent: an idle one has no borrower, and a lent one is not closed.
+at once than slots, whatever is cancelled in between. Creations run in jobs of the pool, one at a time for a key, as
+in HikariCP's connection adder.
 """
 
 from __future__ import annotations

@@ -69,7 +69,6 @@ class _Queue(Generic[T]):
     # putting
 
     def _put_now(self, item: T, priority: int) -> bool:
-        """Put the item, if there is room."""
         if self._closed:
             raise ClosedResourceError
         backlog = self._backlog

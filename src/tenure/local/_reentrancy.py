@@ -13,7 +13,6 @@ class Reentrancy:
     __slots__ = ("outer", "over", "subject")
 
     def __init__(self, subject: object) -> None:
-        """Mark the current context as running inside."""
         self.subject = subject
         self.over = False
         outer = _innermost.get()

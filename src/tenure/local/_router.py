@@ -61,13 +61,12 @@ class Router(AsyncBlock, AsyncContextManagerMixin, Generic[K, T]):
     """Handles items of several kinds: ``await handle(item)``, in workers that each kind has for itself.
 
     ``Router({"mail": 2, "thumbnail": 8}, handler, max_size=100)``: for each kind so many workers, and a queue in
-    which at most `max_size` items wait. A kind whose queue is full holds up putters of that kind, and no
-    others. Items of a kind are taken first come first served; with one worker they are handled strictly in order.
+    which at most `max_size` items wait. A kind whose queue is full holds up putters of that kind, and no others.
+    Items of a kind are taken first come first served.
 
-    Leaving the block refuses new items (`ClosedResourceError`), but those that handlers put, and waits until all
-    are handled. An exception of a handler ends the router: it cancels the block and the other workers, and
-    leaves by the block; what was not handled is dropped, and waiting puts raise `ClosedResourceError`.
-    Where one bad item shall not stop the others, the handler catches.
+    Leaving the block refuses new items (`ClosedResourceError`), but those that handlers put, and waits until all are
+    handled. An exception of a handler ends the router: it cancels the block and the other workers, and leaves by the
+    block; what was not handled is dropped, and waiting puts raise `ClosedResourceError`.
 
     Cancellation: a block that is cancelled cancels its workers, and drops what was not handled. For items that
     must outlive that, there is `tenure.WorkQueue`.
@@ -116,9 +115,8 @@ class Router(AsyncBlock, AsyncContextManagerMixin, Generic[K, T]):
     async def put(self, kind: K, item: T) -> None:
         """Put an item into the queue of its kind, and wait while that is full.
 
-        It returns when the item is in the queue, not when it is handled. ClosedResourceError outside of the
-        block; ValueError for a kind that the router does not have. A handler that puts into a full queue of its
-        own kind may wait for itself: there `put_nowait` is right.
+        ClosedResourceError outside of the block; ValueError for a kind that the router does not have. A handler that
+        puts into a full queue of its own kind may wait for itself: there `put_nowait` is right.
 
         Cancellation: the item was not put. Always a checkpoint.
         """

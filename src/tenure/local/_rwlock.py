@@ -4,13 +4,10 @@ Readers and writers stand in two lines, with tickets in the order in which they 
 reader goes in if no writer is in, and no writer waits or the reader is *ahead* of those that wait; a writer
 goes in if the lock is free and no waiting reader is ahead. The policies differ in which readers are ahead:
 
-- fair: those that came before the first waiting writer. It is the rule of tokio's ``RwLock``: readers go in
-  together, and none overtakes a writer.
-- writers: the readers that waited already when the last writer went in. So a reader waits for two writers at most: the
-  one that was in when it came, and one more.
+- fair: those that came before the first waiting writer, as in tokio's ``RwLock``.
+- writers: the readers that waited already when the last writer went in.
 - readers: all, while a reader is in that was in before the first writer waited, and after each write those
-  that waited for its end. So a writer is overtaken only while it could not have gone in anyway; what that adds
-  to its wait is the time for which the last that overtook it stays in.
+  that waited for its end.
 
 A task that leaves the line, whatever it wanted, runs the same loop as a task that gives the lock back
 (`RWLock._let_in`): the readers behind a writer that gave up go in.
@@ -70,9 +67,8 @@ class RWLock:
     `policy` says which go first where both wait: "fair" is first come, first served; "readers" lets readers
     overtake writers that wait, "writers" the other way, both within bounds, so that none starves.
 
-    A task holds it once. Asking again, in whatever mode, raises RuntimeError: it would wait for itself. A
-    writer becomes a reader by `downgrade`; a reader cannot become a writer, since two that try would wait for
-    each other.
+    A task holds it once. Asking again, in whatever mode, raises RuntimeError: it would wait for itself. A writer
+    becomes a reader by `downgrade`; a reader cannot become a writer.
 
     A task that ends while it holds the lock breaks it: a task that waits for it, or would have to, gets
     `anyio.BrokenResourceError`.

@@ -76,7 +76,6 @@ class SubPool(Generic[T]):
 
     @property
     def slots(self) -> int:
-        """The number of slots in use."""
         return len(self.entries) + self.creating + self.closing
 
     @property
@@ -86,7 +85,6 @@ class SubPool(Generic[T]):
 
     @property
     def empty(self) -> bool:
-        """True if there is no resource and no waiter."""
         return not (self.entries or self.creating or self.closing or self.creator or self.line)
 
     @property
@@ -129,14 +127,12 @@ class SlotQueue(Generic[T]):
         self._recorded: set[SubPool[T]] = set()
 
     def want(self, subpool: SubPool[T]) -> None:
-        """Note that a subpool wants a slot."""
         self.wanting.add(subpool)
         if subpool not in self._recorded and (turn := subpool.turn) is not None:
             self._recorded.add(subpool)
             heappush(self._heap, (turn, subpool))
 
     def forget(self, subpool: SubPool[T]) -> None:
-        """Note that a subpool wants no slot."""
         self.wanting.discard(subpool)
         if not self.wanting:
             self._heap.clear()

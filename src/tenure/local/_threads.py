@@ -129,20 +129,17 @@ _inside: ContextVar[_LimitedCall | None] = ContextVar("tenure.local.threads", de
 class Threads:
     """Runs blocking functions in at most `max_workers` threads at once, first come first served.
 
-    With `max_workers=1` the calls run strictly one after the other, in the order in which they came.
     `max_waiting` bounds how many may wait in line for a busy thread (None: any number; 0: a call runs at once or is
     refused).
 
-    Calls from inside one of its own threads (by ``anyio.from_thread.run``) are refused: the thread would wait
-    for a slot while it holds one, and if all threads did so, none would ever continue. Calls from anything
-    that was started from such a thread are refused too, as long as that thread runs.
+    Calls from inside one of its own threads (by ``anyio.from_thread.run``) and from anything that was started there,
+    are refused as long as that thread runs: if all threads waited for a slot, none would ever continue.
 
     Cancellation: a call that is cancelled before its function has started never runs it; one whose function
     runs abandons the thread, which keeps its slot until the function returns and whose outcome is then
     dropped; what it raises is logged.
 
-    Thread safety: none; all on the thread of one loop. The functions run in other threads, each in a copy of
-    its caller's context, and may use ``anyio.from_thread``.
+    The functions run in other threads, each in a copy of its caller's context, and may use ``anyio.from_thread``.
     """
 
     def __init__(self, max_workers: int, *, max_waiting: int | None = None) -> None:
@@ -158,9 +155,8 @@ class Threads:
     async def run(self, fn: Callable[[*Args], R], *args: *Args, timeout: Seconds | None = None) -> R:
         """Run ``fn(*args)`` in a thread and return or raise what it does.
 
-        `timeout` is in seconds and bounds the run alone: TimeoutError when the function has not returned by
-        then. The wait in line is bounded by the caller's cancel scopes. `BulkheadFull` when `max_waiting`
-        calls wait already; RuntimeError inside one of the own threads.
+        `timeout` is in seconds and bounds the run alone: then TimeoutError. `BulkheadFull` when `max_waiting` calls
+        wait already; RuntimeError inside one of the own threads.
 
         Cancellation: in line or before its start, the function never runs; later, its thread is abandoned: it
         runs on and keeps its slot until it ends.
@@ -174,14 +170,12 @@ class Threads:
     ) -> Finished[T, R]:
         """Run ``fn(item)`` for each item, in the order of the items, and return which have ended.
 
-        What a call raises (an `Exception`) is recorded with its item; the others go on. `timeout` is in
-        seconds and bounds all of it, the wait in line included: when it has passed, the calls that run are
-        abandoned and the rest are not started, and the `Finished` that is returned says so; there is no
-        TimeoutError.
+        What a call raises (an `Exception`) is recorded with its item; the others go on. `timeout` is in seconds and
+        bounds all of it, the wait in line included: when it has passed, the calls that run are abandoned, the rest
+        are not started, and the `Finished` that is returned says so.
 
-        It takes at most `max_workers` places in line at a time, so that other callers get their turn; it is
-        refused with `BulkheadFull` as one call would be, when it begins. RuntimeError inside one of the own
-        threads.
+        It takes at most `max_workers` places in line at a time; `BulkheadFull` as for one call, when it begins.
+        RuntimeError inside one of the own threads.
 
         Cancellation: the calls that run are abandoned, the rest never run, and no outcome is returned.
         """

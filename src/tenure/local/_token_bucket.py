@@ -100,12 +100,11 @@ class TokenBucket(AsyncBlock):
     """Lets `rate` tokens a second through, and at most `burst` at once after a pause.
 
     First come, first served, whatever the weights: a task that wants many tokens delays later ones, and is not
-    overtaken. Waiting takes no lock; one task of the line keeps the time for all. When a task gives up, or a
-    reservation is cancelled, later tasks go sooner. Tokens that fell due while tasks waited are not lost by waking
-    late (up to 50 ms), so the rate is exact. After a longer stop of the loop all that fell due is there, as far as it
-    fits into the bucket: up to `burst` go at once (or as many as fall due in 50 ms, if a high rate makes that more).
+    overtaken. When a task gives up, or a reservation is cancelled, later tasks go sooner. Tokens that fell due while
+    tasks waited are not lost by waking late (up to 50 ms), so the rate is exact. After a longer stop of the loop,
+    what fell due is there as far as it fits into the bucket.
 
-    The algorithm is GCRA (ITU-T I.371): one number, the theoretical arrival time.
+    Source: GCRA (ITU-T I.371).
 
     Several limits at once: `TokenBucket.of`.
 
@@ -333,8 +332,7 @@ class TokenBucket(AsyncBlock):
         """Take `cost` for a block, `async with bucket.spend({"tokens": 800}) as spending`.
 
         Entering waits as `acquire` does, and raises the same. In the block, `spending.correct({"tokens": 655})` sets
-        what it really cost. When the block ends, the difference is taken, also above the burst, or given back as far as
-        time has not brought it back already. Without a correction it stays as it was, also if the block raises.
+        what it really cost. When the block ends, the difference is taken or given back as for `RateLimiter.spend`.
         Cancellation: while waiting, nothing is taken; in the block, a correction counts nevertheless.
         """
         limits, costs = self._level.costs(cost)

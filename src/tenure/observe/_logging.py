@@ -29,8 +29,8 @@ _INFORMED = frozenset({"link.back", "operation.resent", "work.ended"})
 class LoggingObserver:
     """Logs each event: losses, dead tasks and what goes wrong in a processor as warnings, the rest for debugging.
 
-    The fields stand in the message and, as `tenure_` attributes, on the record. What the library has logged already,
-    to its logger "tenure", this does not log there once more; to another logger it does, with the traceback.
+    The fields stand in the message and, as `tenure_` attributes, on the record. What the library has logged to its
+    logger "tenure" is not logged there once more.
 
     Thread safety: as of the logger.
     """

@@ -56,7 +56,6 @@ class Reporter:
         self._left_out = False
 
     def notice(self, event: str, /, **fields: object) -> None:
-        """Report a normal event: to the observer alone."""
         if self.observer is not None:
             try:
                 self.observer.notice(event, **fields)

@@ -17,8 +17,8 @@ _LEAST_BUCKET = ceil(log(_LEAST) * _PER_LOG)
 class Sketch:
     """Counts values in buckets whose borders grow by two percent each; a value below a millionth counts as 0.
 
-    Sketches of different processes are merged without any loss: a merged one is what one sketch of all values would be.
-    Values of a microsecond to a year fall into some 1,500 buckets, of which only those in use take memory.
+    Sketches are merged without any loss. Values of a microsecond to a year fall into some 1,500 buckets, of which
+    only those in use take memory.
 
     Thread safety: none. Source: DDSketch (Masson, Rim, Lee 2019), with logarithmic mapping and without collapsing.
     """
@@ -41,7 +41,6 @@ class Sketch:
             self.greatest = value
 
     def merge(self, other: Sketch) -> None:
-        """Take in all that another has seen."""
         self.buckets.update(other.buckets)
         self.count += other.count
         self.total += other.total
@@ -65,7 +64,6 @@ class Sketch:
 
     @classmethod
     def from_data(cls, data: list[Any]) -> Sketch:
-        """The sketch from which `to_data` has made the data."""
         sketch = cls()
         sketch.total, sketch.greatest, buckets = data
         sketch.buckets.update({int(bucket): int(count) for bucket, count in buckets})

@@ -18,10 +18,10 @@ class TracingObserver:
     """Traces puts and tries with the OpenTelemetry API, after its conventions for messaging.
 
     Each call that puts makes a PRODUCER span, "send <queue>", whose context travels in the task's `meta` as
-    `traceparent` and `tracestate`. Each try makes a CONSUMER span, "process <queue>": the current one while the handler
-    or the block runs, and linked to the span that put the task; with `parent="put"`, that is its parent. The span ends
-    when the engine has answered, with the outcome of the try as the attribute `tenure.task.verdict`. Whatever is waited
-    for in a span and held, and its loss, are events of the span, `lease.acquired` and `lease.lost`.
+    `traceparent` and `tracestate`. Each try makes a CONSUMER span, "process <queue>": the current one while the
+    handler or the block runs, and linked to the span that put the task; with `parent="put"`, that is its parent. The
+    span ends when the engine has answered, with the outcome of the try as the attribute `tenure.task.verdict`. Holds
+    and their losses are events of the span.
 
     `tracer` comes from the global provider by default. Pass the observer to `open_store`. Raises `RuntimeError` if the
     extra `otel` is not installed, `ValueError` for another parent.

@@ -77,7 +77,6 @@ class Report:
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Report:
-        """The report from which `to_data` has made the data."""
         tally = Tally()
         for name, sketch in data["sketches"].items():
             tally.sketches[name] = Sketch.from_data(sketch)

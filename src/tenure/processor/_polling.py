@@ -31,8 +31,7 @@ async def watch_heartbeats(queue: WorkQueue, meter: Meter) -> None:
 
     Cancellation: this is how it ends.
 
-    They are sent every third of the ttl, so an acknowledgement that is older than a half is late; it is noticed within
-    the next sixth. Waking too late here means the same: nothing ran, heartbeats included.
+    They are sent every third of the ttl, so an acknowledgement that is older than a half is late.
     """
     store = handle_of(queue.store)
     step = store.ttl / 6

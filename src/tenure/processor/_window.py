@@ -26,7 +26,6 @@ class Tally:
             self.add(part)
 
     def add(self, other: Tally) -> None:
-        """Add the sums of another time."""
         self.seconds = max(self.seconds, other.seconds)
         self.counts.update(other.counts)
         self.totals.update(other.totals)
@@ -36,20 +35,17 @@ class Tally:
             self.sketches[name].merge(sketch)
 
     def mean(self, name: str) -> float:
-        """The mean of a level."""
         return self.areas.get(name, 0.0) / self.seconds if self.seconds else 0.0
 
     def rate(self, name: str) -> float:
-        """The events per second."""
         return self.counts[name] / self.seconds if self.seconds else 0.0
 
 
 class Window:
     """The last `seconds`, in slices that are forgotten one after the other; and totals.
 
-    A level is how many of something there are at a time. Its mean is the area under it over the time, which by Little's
-    law is the rate of arrivals times the mean stay; but it counts stays that go on as well. A slice has the area until
-    its end, as if the level did not change again. The first slice begins with the first event or look.
+    A level is how many of something there are at a time. Its mean is the area under it over the time. A slice has the
+    area until its end, as if the level did not change again. The first slice begins with the first event or look.
 
     Thread safety: none. Source: Little 1961.
     """
@@ -65,12 +61,10 @@ class Window:
         self._slices: deque[Tally] = deque([Tally()], maxlen=slices)
 
     def count(self, name: str) -> None:
-        """Count an event."""
         self.totals[name] += 1
         self.at(self._clock()).counts[name] += 1
 
     def record(self, name: str, value: float) -> None:
-        """Record a measurement."""
         self.at(self._clock()).sketches[name].record(value)
 
     def change(self, name: str, by: int) -> None:
@@ -81,7 +75,6 @@ class Window:
         self.levels[name] += by
 
     def at(self, now: float) -> Tally:
-        """The slice of this moment."""
         if now >= self._ends:
             self.born = now if self.born == -inf else self.born
             most = self._slices.maxlen or 1
@@ -95,7 +88,6 @@ class Window:
         return self._slices[-1]
 
     def tally(self, now: float) -> Tally:
-        """Add up the slices in the window."""
         self.at(now)
         tally = Tally(self._slices)
         tally.seconds = now - self.born - (self._number + 1 - len(self._slices)) * self._width

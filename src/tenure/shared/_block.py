@@ -5,10 +5,10 @@ A block passes through these states, each left for the next one only::
     new ------> entering ------> held ------> given back
        __aenter__       granted      left; or its task has ended without leaving
 
-While it is held, the body runs in a cancel scope of the block's own, in the caller's own task; a loss cancels that
-scope. Giving back is synchronous and comes before the first await of leaving, so that nothing can stop it, not even a
-native cancellation. Then the scope ends, and the block waits for the acknowledgement in a shield. What leaves the block
-is, in this order: a cancellation from outside, the body's own exception, and only then what follows from the loss.
+While it is held, the body runs in a cancel scope of the block's own; a loss cancels that scope. Giving back is
+synchronous and comes before the first await of leaving, so that nothing can stop it, not even a native cancellation.
+Then the scope ends, and the block waits for the acknowledgement in a shield. What leaves the block is, in this order:
+a cancellation from outside, the body's own exception, and only then what follows from the loss.
 
 Classes built on it say how to obtain something, what to hand over, how to give it back, and which error follows.
 """
@@ -141,11 +141,9 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
 
     @property
     def _name(self) -> str:
-        """The name of the held object, for messages."""
         return self._key
 
     def _obtain(self) -> Awaitable[G]:
-        """Wait until it is granted."""
         raise NotImplementedError
 
     def _hand_over(self, obtained: G, scope: CancelScope) -> L:

@@ -1,9 +1,8 @@
 """Fences for the user's own writes: the newest token that was seen, kept beside the data.
 
 Fencing tokens as in Chubby (Burrows 2006), with the comparison and the remembering in one atomic step. In SQL that is
-an upsert: it locks the fence's row (in SQLite: the file) until the transaction ends, so that a newer holder waits
-for the writes behind it, or has them refused. A condition in the user's own UPDATE would lock the user's rows
-alone, and an INSERT has none that could be locked.
+an upsert: it locks the fence's row (in SQLite: the file) until the transaction ends, so that a newer holder waits for
+the writes behind it, or has them refused.
 """
 
 from __future__ import annotations
@@ -86,9 +85,8 @@ class SqlGuard:
         """Run the guard in the transaction of a connection. Raises `LeaseLost` ("refused") if a newer token was seen.
 
         The connection is one of aiosqlite, asyncpg or psycopg's asynchronous ones, or an AsyncConnection or
-        AsyncSession of SQLAlchemy. Raises `RuntimeError` outside of a
-        transaction (autocommit), where the guard would hold nothing back, `TypeError` for another kind of connection,
-        and what the driver raises, be it that the transaction has to be run again: then it guarded all the same.
+        AsyncSession of SQLAlchemy. Raises `RuntimeError` outside of a transaction (autocommit), `TypeError` for
+        another kind of connection, and what the driver raises.
         Cancellation: roll back, as after any statement.
         """
         own = adapt(connection)
@@ -129,9 +127,8 @@ class LuaGuard:
     """Refuses a Lua script on Redis or Valkey once a newer token than its own was seen.
 
     `key` is where the newest token is kept: beside the data, so in a cluster with its hash tag. Give the server
-    `script(yours)`, and hand it `key` as the last of the keys and `token` as the last of the arguments. Your own script
-    does not see these two. A script with an older token ends at once, with an error and without effect; `refusals()`
-    makes it `LeaseLost`.
+    `script(yours)`, and hand it `key` as the last of the keys and `token` as the last of the arguments. A script with
+    an older token ends at once, with an error and without effect; `refusals()` makes it `LeaseLost`.
 
     Thread safety: any; it never changes.
     """
@@ -165,7 +162,6 @@ class Guarded:
     __slots__ = ()
 
     def _fence(self) -> tuple[str, int]:
-        """The name that is fenced, and the token."""
         raise NotImplementedError
 
     def sql_guard(self, table: str = "tenure_fences", *, name: str | None = None) -> SqlGuard:

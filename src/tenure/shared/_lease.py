@@ -125,7 +125,6 @@ class Lease(Guarded, Held):
 
     @property
     def _granted_as(self) -> tuple[str, int]:
-        """The name of the holder, and the token."""
         return self._name, self.token
 
     def _lose(self, reason: str) -> None:

@@ -112,20 +112,6 @@ Seven files to read first, in this order
 7. `shared/holds/_lock.py`: what the user sees.
 
 Then `waiting/_line.py` (how anything waits inside the process) and docs/explanations/lease.md (why it is safe).
-
-Where the defaults are
-----------------------
-
-| default                                            | said in                                                   |
-|----------------------------------------------------|-----------------------------------------------------------|
-| `ttl`, `settle_timeout`, `close_timeout`, `max_block`, ... | `_store.Store.__init__`                           |
-| least ttl, margin, period of the heartbeat         | `_sessions`: `LEAST_TTL`, `Session.margin`, `keep`        |
-| pauses between tries to reach the engine           | `_dispatch`; `_connection` of Redis and PostgreSQL        |
-| least pause before asking again                    | `_reask`, `_timers`; how chance is added: `_timers.jittered` |
-| steps of an operation, size of a batch             | `engine.CAP`                                              |
-| after how many seconds a silent server is gone     | `engine.RESPONSE_TIMEOUT`                                 |
-| longest duration                                   | `arguments.LONGEST`                                       |
-| "Cancellation" and "Thread safety" of a docstring  | `tenure/__init__.py`                                      |
 """
 
 from ._acquire import AcquireRequest, Acquisition, Grant, PendingRelease

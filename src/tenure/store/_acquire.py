@@ -1,9 +1,8 @@
 """Acquiring: asking the engine for something under a name of our own, and waiting in its queue for the grant; and
 releasing it.
 
-One `Acquisition` is one attempt under one session and one name. It owns what it asked and what came back. It waits in
-no queue of this process, since the engine keeps the order: its task parks until news comes, whichever way that takes
-(the answer to the question, a hint, the answer to asking again, the loss of the session, the closing of the store).
+One `Acquisition` is one attempt under one session and one name. It owns what it asked and what came back. The engine
+keeps the order: the task parks until news comes, whichever way that takes.
 
 The states, by the known facts. `reply` is the engine's last answer to our question, `queued` its last answer that said
 to wait, `news` what ends the wait:
@@ -88,7 +87,6 @@ class Acquisitions:
         self.home: Home = dispatchers.home
 
     def __len__(self) -> int:
-        """The number of waiting tasks."""
         return sum(acquisition.waiting for acquisition in self.by_name.values())
 
     async def acquire(
@@ -139,7 +137,6 @@ class Acquisitions:
         return PendingRelease(request.undo(name), session)
 
     def close(self) -> None:
-        """Wake all that wait with `StoreClosed`."""
         for acquisition in list(self.by_name.values()):
             if acquisition.waiting:
                 acquisition.on_news(StoreClosed("the store was closed"))
@@ -299,7 +296,6 @@ class Acquisition(Held):
                 parked.set_result(None)
 
     def _lose(self, reason: str) -> None:
-        """The session is lost."""
         del reason
         self.on_news(e.Reply.GONE)
 

@@ -60,8 +60,7 @@ class Home:
     While another loop of this thread runs, the store's loop does not: a caller would wait for ever. After a fork the
     child has no home.
 
-    `thread` is compared with `get_ident()` right before anything is sent: that costs next to nothing, and two threads
-    or processes on one connection would ruin it for both.
+    `thread` is compared with `get_ident()` right before anything is sent.
     Thread safety: any.
     """
 
@@ -292,7 +291,6 @@ class Dispatcher:
         return StoreUnavailable(f"the store {self._url} {trouble}; {outcome}{self._availability.cause}")
 
     async def settled(self) -> None:
-        """Wait until nothing is pending."""
         while self.pending or self._soon:
             self._settles = True
             await self._settling.wait(self._settling.join(None))
@@ -436,7 +434,6 @@ class Dispatchers:
 
     @property
     def pending(self) -> int:
-        """The number of operations that are not yet answered."""
         return sum(dispatcher.pending for dispatcher in self.all)
 
     def of(self, name: str) -> Dispatcher:
@@ -453,7 +450,6 @@ class Dispatchers:
             dispatcher.response_timeout = inf
 
     async def settled(self) -> None:
-        """Wait until nothing is pending."""
         for dispatcher in self.all:
             await dispatcher.settled()
 

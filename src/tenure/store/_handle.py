@@ -82,7 +82,6 @@ class StoreHandle:
         """The blocks that hold something exclusively, or are about to, by key and task."""
 
     def key(self, kind: str, name: str) -> str:
-        """The engine's key of a named object."""
         return self.prefix(kind) + check_name("name", name)
 
     def prefix(self, kind: str) -> str:
@@ -92,8 +91,8 @@ class StoreHandle:
     async def call(self, operation: e.Operation[e.A], *, patient: bool = False) -> e.A:
         """Send an operation and wait for its answer. Raises `EngineError`, `StoreClosed`, `StoreUnavailable`.
 
-        The last is raised when no answer has come within the engine's `response_timeout`, unless the call is `patient`:
-        for what waits by its name, for jobs of the background, and within a lease, whose loss ends the wait.
+        The last is raised when no answer has come within the engine's `response_timeout`, unless the call is
+        `patient`.
         Cancellation: the operation may or may not be applied.
         """
         self.home.running()
@@ -173,7 +172,6 @@ class StoreHandle:
     # what the store uses
 
     async def run_timers(self) -> None:
-        """Do what is due, until cancelled."""
         try:
             await self._timers.run()
         finally:

@@ -46,7 +46,6 @@ class Reasker:
         self._ask_later(key, ask_again_in)
 
     def drop(self, key: str, acquisition: InQueue) -> None:
-        """Ask for this one no more."""
         group = self._by_key.get(key)
         if group is not None:
             group.pop(acquisition, None)

@@ -78,6 +78,5 @@ def release_for(session: str, item: e.SessionItem) -> e.Operation[Any]:
 
 
 def give_back_of(task: e.SessionItem) -> e.Settle:
-    """The verdict that gives back a task."""
     number, token = task.name.split()
     return e.Settle(int(number), int(token), e.Verdict.GIVE_BACK)

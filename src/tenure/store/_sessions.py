@@ -93,9 +93,7 @@ class Unreleased(Protocol):
         """Send the release once more if the engine has refused it."""
         ...
 
-    def wake(self) -> None:
-        """Wake all that wait for the acknowledgement."""
-        ...
+    def wake(self) -> None: ...
 
 
 class Session:

@@ -54,12 +54,11 @@ class StoreStatistics:
 class Store(AsyncBlock, AsyncContextManagerMixin):
     """A process's open handle on an engine: made by `open_store`, entered with `async with`.
 
-    `namespace` separates the users of one engine. `ttl` is for how many seconds holds outlive a process that
-    died, at least 0.5. `codec` turns payloads into bytes. Leaving a block waits for the acknowledgement for at most
+    `namespace` separates the users of one engine. `ttl` is for how many seconds holds outlive a process that died, at
+    least 0.5. `codec` turns payloads into bytes. Leaving a block waits for the acknowledgement for at most
     `settle_timeout` seconds; closing waits for bodies that still hold something for at most `close_timeout` seconds.
-    A blocked event loop keeps its leases for `max_block` seconds (see `tenure.store._watchdog`).
-    Opening tries again for `retry` seconds, and ends the try that it has begun, while the engine cannot be reached; the
-    logger `tenure` warns of it at once (`link.lost`), and says when the engine has come (`link.back`).
+    A blocked event loop keeps its leases for `max_block` seconds (see `tenure.store._watchdog`). Opening tries again
+    for `retry` seconds while the engine cannot be reached, and warns of it (`link.lost`).
 
     An engine whose link ends for good, or that raises what it must not, ends the store: its block is cancelled and
     raises that error, all waiters get `StoreClosed`, and holds are lost ("closed").

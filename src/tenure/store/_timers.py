@@ -57,8 +57,7 @@ class Timers:
 class Timer:
     """Calls a function at the time that was set last; setting it anew costs next to nothing.
 
-    `call_at` is the method of `Timers`, or of a store. One entry in the heap serves for a timer that is set later
-    and later:
+    One entry in the heap serves for a timer that is set later and later:
 
     | state   | `_armed` | `due`      | `set`                     | its time has come        |
     |---------|----------|------------|---------------------------|--------------------------|

@@ -1,9 +1,8 @@
 """The watchdog: a thread that keeps the sessions of a store alive while the event loop is blocked.
 
-The heartbeat is a task of the loop. A handler that computes for longer than the ttl stops the heartbeat, and all leases
-of the process would be lost. So a thread checks that renewals are sent, and sends renewals itself while the loop is
-blocked: by another engine, on an event loop of its own, which lasts as long as the block. It looks up no name: it
-connects to the address to which the store's own connection was made.
+While a handler computes, the loop sends no heartbeat. So a thread checks that renewals are sent, and sends renewals
+itself while the loop is blocked: by another engine, on an event loop of its own, which lasts as long as the block. It
+looks up no name: it connects to the address to which the store's own connection was made.
 
 | state    | event                                       | what follows                                | then     |
 |----------|---------------------------------------------|---------------------------------------------|----------|
@@ -15,8 +14,7 @@ connects to the address to which the store's own connection was made.
 |          | `max_block` since the heartbeat was due     | sessions are lost, the blocking try fails   | given up |
 | given up | the loop gives its sign                     | the lost holds are notified                 | asleep   |
 
-The law of sessions is the same, whoever renews: a deadline is `sent + ttl - margin` of a renewal that was acknowledged,
-and a deadline that has passed is never extended. A process that is frozen freezes this thread too.
+The law of sessions is the same, whoever renews. A process that is frozen freezes this thread too.
 
 C code that keeps the GIL stops the watchdog with the loop. In virtual time there is no watchdog.
 """
@@ -108,7 +106,6 @@ class Watchdog:
                     self._log(f"nothing watches the event loop: {problem}", error=problem)
 
     def stop(self) -> None:
-        """Have the thread end."""
         self._stopped = True
         self._wake.set()
         self._give_sign()

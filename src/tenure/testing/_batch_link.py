@@ -41,7 +41,6 @@ class BatchLink(e.Engine):
         return self._engine.shard(name)
 
     def submit(self, operation: e.Operation[Any], on_answer: Callable[[Any], object], /) -> None:
-        """Put the operation into the next batch."""
         shard = self.shard(operation.key) if operation.key and self.shards > 1 else -1
         self._shards[shard].submit(operation, on_answer)
 

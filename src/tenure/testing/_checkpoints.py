@@ -16,8 +16,7 @@ def assert_checkpoints() -> Generator[None]:
     """A `with` block, inside an async function, that must yield to other tasks at least once.
 
     Raises `AssertionError` if it ran through in one go. A block that raises is not checked. On trio it must also have
-    been possible to cancel the block, as trio's own check demands. On asyncio that leaves no trace: anyio's own locks
-    look whether they are cancelled, and then yield in a shielded scope, as would a block that does not look.
+    been possible to cancel the block, as trio's own check demands. asyncio does not show that.
     """
     if _on_trio():
         from trio import testing

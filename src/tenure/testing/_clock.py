@@ -24,19 +24,16 @@ Args = TypeVarTuple("Args")
 class VirtualClock:
     """A clock for one test, on asyncio or trio, that stands still while anything runs.
 
-    When every task waits, the time jumps to the next timer, so that hours pass in no time and a test of a timeout
-    measures exact figures. If there is no timer either, the test fails with `DeadlockError` after `deadlock_timeout`
-    real seconds, in which a thread could still have woken a task. While a task waits for a socket or pipe, the clock
-    waits too. (On trio the deadlocked run is cancelled, with the report as the reason. The pytest plugin and `run()`
-    turn the cancellation into the error.)
+    When every task waits, the time jumps to the next timer. If there is no timer either, the test fails with
+    `DeadlockError` after `deadlock_timeout` real seconds, in which a thread could still have woken a task. While a
+    task waits for a socket or pipe, the clock waits too.
 
     `backend` is "asyncio" or "trio" (uvloop's clock cannot be exchanged). `settle` is for how many real seconds
-    nothing must happen before the time jumps. Zero is right for all that happens on the loop. Give it a few
-    hundredths if threads or sockets take part, since the time would otherwise jump while they work; every jump then
-    takes that long.
+    nothing must happen before the time jumps. Give it a few hundredths if threads or sockets take part: every jump
+    then takes that long.
 
     Pass `backend_options` to `anyio.run`, or have them given to the `anyio_backend` fixture. One clock serves one run
-    at a time, and keeps its time from one to the next.
+    at a time.
 
     Thread safety: for the thread of its event loop; `now()` may be read from any thread.
     """

@@ -35,9 +35,8 @@ def no_thread_can_help() -> bool:
 class DeadlockError(AssertionError):
     """Every task waits, no timer is set, and nothing came from outside while the virtual clock was patient.
 
-    `waits` shows for each task what it waits for. `circle` are the names of tasks each of which waits for the next, and
-    the last for the first; it is empty if none was found. The message has both, and where each task waits, innermost
-    call first.
+    `waits` shows for each task what it waits for. `circle` are the names of tasks each of which waits for the next,
+    and the last for the first; it is empty if none was found. The message has both.
     """
 
     def __init__(self, message: str, *, waits: Iterable[Wait] = (), circle: Iterable[str] = ()) -> None:

@@ -147,7 +147,6 @@ class Director:
         self.blocks.append(block)
 
     def leave(self, block: Block) -> None:
-        """Note the end of a block."""
         self.blocks.remove(block)
 
     def cancel(self, block: Block, *, native: bool) -> None:

@@ -138,11 +138,11 @@ def cancel_everywhere(
 ) -> Cancellations:
     """Run `scenario` again and again, and cancel each of its `cancellable()` blocks in every place, one a run.
 
-    The tasks run in their natural order, in virtual time, so that one run is like the next up to the cancellation.
-    A place is between two steps that any tasks take while the block is under way, and each moment at which all wait:
-    so a block is met at its first suspension, its second and so on, in all windows (see `Cancellations.windows`), each
-    by its scope and, on asyncio, by its task's own `cancel()`; `cancel` is "scope" or "native" for one of them alone. A
-    task of the scenario that waits in `await newcomer()` comes in the same tick, in further runs of its own.
+    The tasks run in their natural order, in virtual time, so that one run is like the next up to the cancellation. A
+    place is between two steps that any tasks take while the block is under way, and each moment at which all wait
+    (see `Cancellations.windows`). There it is met by its scope and, on asyncio, by its task's own `cancel()`;
+    `cancel` is "scope" or "native" for one of them alone. A task of the scenario that waits in `await newcomer()`
+    comes in the same tick, in further runs of its own.
 
     The scenario says what must hold afterwards, by assertions; it fails as one of `explore()` does, and the first
     failure raises `ScheduleFailed`. Raises `ValueError` for bad arguments and for a scenario that enters no

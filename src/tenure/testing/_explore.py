@@ -44,8 +44,8 @@ class Exploration:
     """The size of an exploration that found nothing: runs on the `backends`, and all the steps of tasks in them.
 
     `interleavings` says for each loop in how many different orders tasks took their steps and were cancelled, and
-    `newest` which run (counted from 1) was the last to show a new one: if that is long ago, more seeds promise little.
-    `note` says why trio was left out, if nobody asked for that: it is missing, or the scenario uses asyncio itself.
+    `newest` which run (counted from 1) was the last to show a new one. `note` says why trio was left out, if nobody
+    asked for that.
     """
 
     runs: int

@@ -43,9 +43,9 @@ def explored(
     Write `@explored` or `@explored(seeds=1000)`; the arguments are those of `explore()`. Fixtures are made once for all
     runs together, so what a run changes has to be made inside of the function.
 
-    With pytest, `--explore-seeds=N` and `--explore-seconds=T` set how many seeds each such test tries or for how long,
-    in place of what is written in the test, and `--explore-seed=S` (a seed, or a schedule as a failure reports it)
-    repeats that one alone, on `--explore-backend=NAME` if given. What was explored is printed: `pytest -rP` shows it.
+    With pytest, `--explore-seeds=N` and `--explore-seconds=T` set how many seeds each such test tries or for how
+    long, in place of what is written in the test, and `--explore-seed=S` (a seed, or a schedule as a failure reports
+    it) repeats that one alone, on `--explore-backend=NAME` if given.
     """
     if test is None:
         return functools.partial(

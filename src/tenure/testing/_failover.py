@@ -26,9 +26,9 @@ class _Applied(NamedTuple):
 class Failover:
     """The past of a memory engine, from which a replica is made that has missed the last of it.
 
-    The past is kept as the operations that were applied, and a replica applies them again, at the times at which they
-    were applied: it costs as much as all that came before. `lag` is for how many seconds back at most operations are
-    missing, `outage` for how many seconds nobody answers.
+    The past is kept as the operations that were applied, and a replica applies them again, at the times at which
+    they were applied. `lag` is for how many seconds back at most operations are missing, `outage` for how many
+    seconds nobody answers.
     """
 
     def __init__(

@@ -199,9 +199,8 @@ class FaultyEngine(e.Engine):
         """Hold back what comes from one session from now on, and the hints for its process; all others go on.
 
         As if its process was frozen (SIGSTOP): what it sends takes effect when it goes on, however late. `session` is
-        the id of a session, or the name of a process (`store.process`) for all of its sessions. Held back is a batch
-        with an operation that carries the session or a name that a store made under it (of a holder or
-        producer). What the same store sends later waits behind that batch.
+        the id of a session, or the name of a process (`store.process`) for all of its sessions. What the same store
+        sends later waits behind its batch.
         """
         self._frozen.setdefault(session, anyio.Event())
 

@@ -91,8 +91,8 @@ class Machine:
     have ended. The first error of any of them fails the run. The program is shortened with the schedule, and the same
     seed repeats both.
 
-    Elsewhere, as in `cancel_everywhere`, each rule is called by a task of its own with its first arguments, and the
-    last rule by two more, of which the last is a `newcomer`.
+    In `cancel_everywhere`, each rule is called by a task of its own with its first arguments, and the last rule by
+    two more.
     """
 
     tasks = 4
@@ -161,7 +161,6 @@ def _drawn(
 
 
 def _first(rules: Mapping[str, _Rule]) -> list[_MachineCall]:
-    """A call of each rule, with its first arguments."""
     return [_calls(name, mark)[0] for name, mark in rules.items()]
 
 

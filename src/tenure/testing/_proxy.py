@@ -56,15 +56,13 @@ class FaultProxy(AsyncContextManagerMixin):
     """Stands between a client and a server on TCP or a unix socket, and does to connections what networks do.
 
     `async with FaultProxy("127.0.0.1", 6379) as proxy:` or `FaultProxy("/run/redis.sock")`; let the client connect to
-    `proxy.host` and `proxy.port`. Without a fault, bytes pass as they are, and so do the ends of streams and resets.
-    "up" is towards the server, "down" towards the client. Each setting counts from now on for the connections there are
-    and those to come, until `heal` or another value. When the block ends, all connections are reset.
+    `proxy.host` and `proxy.port`. "up" is towards the server, "down" towards the client. Each setting counts from now
+    on for the connections there are and those to come, until `heal` or another value. When the block ends, all
+    connections are reset.
 
-    `connections` counts those taken on so far, `cuts` those that the proxy has reset by a fault or by `cut`,
-    `bytes_up` and `bytes_down` what was passed on, `bytes_lost` what was swallowed.
+    `connections`, `cuts`, `bytes_up`, `bytes_down` and `bytes_lost` (swallowed) are counts.
 
-    Raises `OSError` on entering when the name of the server is unknown. A server that does not listen is seen by the
-    client as a reset. For real time only, since sockets take part.
+    Raises `OSError` on entering when the name of the server is unknown. For real time only.
 
     Cancellation: of the block, resets all connections and leaves nothing.
     Thread safety: none; a proxy belongs to one event loop.
@@ -275,7 +273,6 @@ class FaultProxy(AsyncContextManagerMixin):
         source: socket.socket,
         queue: MemoryObjectSendStream[_Piece],
     ) -> None:
-        """Read the stream, until its end."""
         with queue:
             while True:
                 try:

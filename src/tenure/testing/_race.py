@@ -21,9 +21,8 @@ async def race(*calls: Callable[[], Awaitable[T]]) -> list[T | BaseException]:
     None of the calls begins before all of them are ready to. All are waited for.
 
     Other `BaseException`s (`KeyboardInterrupt`, `SystemExit`) are not outcomes: they cancel the other calls and are
-    raised here once those have ended, several as a `BaseExceptionGroup`. On asyncio a call may be cancelled alone, by
-    its own task's `cancel()` or by awaiting what was cancelled: its outcome is then the `CancelledError`, and the
-    others continue.
+    raised here, several as a `BaseExceptionGroup`. On asyncio, a call that is cancelled alone has the outcome
+    `CancelledError`.
 
     Raises `TypeError` for what cannot be called; a coroutine that was made already is closed.
 

@@ -52,7 +52,6 @@ def _told(error: BaseException) -> str:
 
 
 def _order(lines: list[TraceLine]) -> str:
-    """The tasks in the order in which they ran."""
     names = [line.task or f"({line.what})" for line in lines]
     turns = [
         name if (times := len(list(group))) == 1 else f"{name} x{times}" for name, group in groupby(names)

@@ -41,7 +41,6 @@ class Trace:
         self._raised: dict[int, tuple[int, str, BaseException]] = {}
 
     def step(self, number: int, task: Any, now: float) -> None:
-        """Task `number` takes a step at the time `now`."""
         self._close()
         name, coroutine = name_and_coroutine(task)
         self._open = (f"{now:9.3f} s", f"{name.rpartition('.')[2]}#{number}", coroutine)
@@ -79,7 +78,6 @@ class Trace:
 
     @property
     def lines(self) -> list[TraceLine]:
-        """All lines, in order."""
         self._close()
         return self._lines
 

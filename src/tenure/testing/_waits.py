@@ -123,7 +123,6 @@ class _Tasks:
                     self._names[id(frame.f_locals["self"].coro)] = name
 
     def wait(self, name: str, coroutine: Any) -> Wait:
-        """The wait of the task of that name."""
         frames, task = suspended(coroutine)
         things: list[Any] = [] if task is None else [task]
         folders = (*library_files(), *OURS)

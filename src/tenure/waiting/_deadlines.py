@@ -40,7 +40,6 @@ class Deadlines(Generic[W]):
     __slots__ = ("_cancel", "_context", "_due", "_expire", "_number", "heap", "loop")
 
     def __init__(self, expire: Callable[[W], None]) -> None:
-        """Make an empty heap without a timer."""
         self.loop = this_loop()
         self.heap: list[tuple[float, int, W]] = []
         self._expire = expire

@@ -14,19 +14,8 @@ The rule that makes it lossless: **a wait that raises had no effect**. Its waite
 the owner's ``on_leave(waiter)``, once. If ``waiter.granted``, the owner takes the thing back; and in either case it
 runs its grant loop, since the leaving of one (a writer, a heavy weight) may let others in.
 
-Cancellation can meet a waiter in four windows:
-
-- W1, cancelled while it is parked and has not been granted anything: the plain case;
-- W2, cancelled, and in the same turn of the loop, before its task has run, about to be granted something: the
-  line sees that (`Parked.cancelled`), unlinks it and offers the thing to the next; the task raises when it
-  runs;
-- W2N, the same, with a newcomer in that turn: it finds an empty line and need not queue behind the dead;
-- W3, granted something and then cancelled in the same turn: cancel scopes, on both loops, no longer reach a
-  task that has been woken, so it owns the thing and meets the cancellation at its next checkpoint; asyncio's
-  native ``task.cancel()`` does reach it, so the wait raises although it was granted, and the owner takes the
-  thing back.
-
-A waiter that is granted before it parks makes a checkpoint instead of parking; cancelled there, it is as in W3.
+Cancellation can meet a waiter in four windows, W1, W2, W2N and W3 (docs/explanations/waiting.md): only a native
+``task.cancel()`` of asyncio takes back a grant. A waiter that is granted before it parks makes a checkpoint instead.
 
 The states and the windows come from the many locks that got one of them wrong (python/cpython#90155 and
 #112202, anyio #947, #1145 and #1170). Joining, granting and leaving cost O(1), wherever in the line: the waiters
@@ -109,9 +98,8 @@ class Waiter(Generic[T, V]):
 class Home:
     """The event loop of those who wait for an object, and its thread. Lines of one object share it.
 
-    Whoever waits binds the home to the running loop. A later loop may take over, but a loop in another thread only when
-    the loop before has ended: else the waiter is refused at once, since nobody would wake it. The first holder of an
-    object that is taken without waiting binds it as well (`hold`), so that a waiter elsewhere is refused.
+    Whoever waits, or takes the object without waiting (`hold`), binds the home to the running loop. A later loop may
+    take over, but a loop in another thread only when the loop before has ended: else the waiter is refused at once.
     """
 
     __slots__ = ("_call", "_owner", "run", "thread")
@@ -141,7 +129,6 @@ class Home:
             self.run, self.thread, self._call = run, get_ident(), loop_caller()
 
     def wake(self, parked: Parked) -> None:
-        """Wake a task, from whatever thread."""
         if self.thread == get_ident() or self._call is None:
             parked.set_result(None)
         else:

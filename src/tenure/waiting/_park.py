@@ -1,25 +1,11 @@
 """Parking and waking a task: with `_trio_readers`, the only place in the library that knows asyncio and trio by name.
 
 anyio has no such primitive, and building one of ``anyio.Event`` costs several times as much
-(benchmarks/line.py). So the few native calls that the line of waiters needs stand here, and nowhere else:
+(benchmarks/line.py). docs/explanations/waiting.md says what each function is for, and why it is not anyio's.
 
-- `park` and `wake`: put the current task to sleep until another task of the same loop wakes it;
-- `checkpoint`: let others run and notice a cancellation, as ``anyio.lowlevel.checkpoint`` does, without its
-  look-up;
-- `now`: the loop's clock, as ``anyio.current_time`` without its look-up; `steady`: a clock on which loops agree;
-- `call_at`: a timer of asyncio, in a `context_of_callbacks`, and `time_limit`: a scope of trio, which has no timers;
-- `new_scope`: a cancel scope, as ``anyio.CancelScope()`` without its look-up;
-- `this_loop`: which loop of asyncio is running; `this_run`, `trio_sign`: which loop of either; `runs`: whether it runs;
-- `runs_in_real_time`: whether the loop's clock is the machine's;
-- `this_task` and `this_task_end`: which task is running, and when it has ended;
-- `loop_caller`: how a foreign thread gets a function run on this loop, and `within`: a coroutine in its context;
-- `on_readable`: have a function called whenever a socket can be read: waiting for it anew each time costs as much as
-  all the rest of a round trip, and a task that waits and then wakes others costs a turn of the loop.
-
-Which loop is running is read from sniffio's thread-local, which trio sets around its steps (in guest mode
-too, where an asyncio loop runs in the same thread). It is the cheapest sign there is: 30 ns, against 150 ns
-for asking asyncio for its running loop and 500 ns for anyio's own look-up. trio is imported when it is first
-found running, never before.
+Which loop is running is read from sniffio's thread-local, which trio sets around its steps (in guest mode too, where
+an asyncio loop runs in the same thread). It is the cheapest sign there is. trio is imported when it is first found
+running, never before.
 """
 
 from __future__ import annotations

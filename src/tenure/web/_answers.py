@@ -44,15 +44,12 @@ class Answer(NamedTuple):
 
 
 def plain(status: int, text: str, *headers: tuple[str, str]) -> Answer:
-    """An answer in words."""
     return Answer(status, f"{text}\n".encode(), headers=headers)
 
 
 def as_json(status: int, document: Any) -> Answer:
-    """An answer for programs."""
     return Answer(status, json.dumps(document).encode(), "application/json")
 
 
 def problem(status: int, text: object) -> Answer:
-    """A refusal for programs."""
     return as_json(status, {"error": str(text)})

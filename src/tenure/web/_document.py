@@ -65,13 +65,11 @@ def document(url: str, namespace: str, view: View, flows: Mapping[str, Flow]) ->
 
 
 def counted(counts: e.QueueCounts) -> dict[str, Any]:
-    """The counts of a queue as JSON."""
     statistics = statistics_of(counts)
     return {field: getattr(statistics, field) for field in _COUNTS}
 
 
 def described(deadlock: Deadlock) -> dict[str, Any]:
-    """A deadlock as JSON."""
     return {
         "certain": deadlock.certain,
         "seconds": deadlock.seconds,

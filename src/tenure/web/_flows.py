@@ -44,7 +44,6 @@ class Flows:
         self._samples: dict[str, deque[_Sample]] = {}
 
     def add(self, view: View) -> dict[str, Flow]:
-        """Take a view in; returns the flow of each of its queues."""
         for gone in self._samples.keys() - view.queues.keys():
             del self._samples[gone]
         return {name: self._add(name, view.at, counts) for name, counts in view.queues.items()}

@@ -73,7 +73,6 @@ class Site:
 
     @property
     def takes_actions(self) -> bool:
-        """True if requests may change things."""
         return self._actions is not None
 
     async def sample(self) -> None:

@@ -51,8 +51,8 @@ class Tasks:
     ) -> dict[str, Any] | None:
         """A page of the tasks in a state; with `find`, those with this id, or this in their key, group or error.
 
-        Dead and ended tasks come the newest first. The task with that id, or the unfinished one with exactly that key,
-        comes before all, whatever its state. None if there is no such queue. Raises `ValueError`, `EngineError`.
+        Dead and ended tasks come the newest first, the task with that id or key before all. None if there is no such
+        queue. Raises `ValueError`, `EngineError`.
         """
         if state not in STATES:
             raise ValueError(f"state must be one of {', '.join(STATES)}, not {state!r}")

@@ -42,7 +42,6 @@ class SeenPool:
     page: e.ResourcePage
 
     def count(self, state: str) -> int:
-        """The number of slots in that state."""
         return self.page.slots()[state]
 
 
@@ -113,7 +112,6 @@ async def read_view(store: StoreHandle, limit: int = 1000) -> View:
 
 
 async def read_queues(store: StoreHandle, keys: Sequence[str]) -> dict[str, e.QueueCounts]:
-    """The counters of queues, by name."""
     counts = await together(*(partial(read_counts, store, key) for key in keys))
     return {split_key(store, key)[1]: each for key, each in zip(keys, counts, strict=True)}
 
@@ -196,7 +194,6 @@ def _circle(deadlock: Deadlock) -> dict[tuple[str, str, str], float]:
 
 
 def split_key(store: StoreHandle, key: str) -> tuple[str, str]:
-    """The kind and the name of an object, by its key."""
     kind, _, name = key.removeprefix(f"{store.namespace}:").partition(":")
     return kind, name
 

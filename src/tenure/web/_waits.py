@@ -5,9 +5,8 @@ what it holds, serve the lines from their heads, and so on; the tasks that are l
 a time limit or a task is cancelled. The names of holders contain their tasks, and a task waits for one thing at a
 time: so a circle of tasks is certain, as far as the readings belong to one time.
 
-A task that holds something and waits for another task of its process, which in turn waits for a key, is not seen there.
-So circles of processes are looked for too; these are possible only, since a process can hold with one task and wait
-with another. Only those that have lasted are reported.
+A task that holds something and waits for another task of its process, which in turn waits for a key, is not seen
+there. So circles of processes that have lasted are reported too, as possible.
 """
 
 from __future__ import annotations

@@ -40,9 +40,9 @@ _ANSWER = 30.0
 class Server:
     """Serves a site at `/`, to those that may ask.
 
-    Requests must name this server by a number, `localhost`, or one of `names`: so no page of another site can have a
-    browser ask under that site's name (DNS rebinding). With a `token` each request must carry it: as
-    `Authorization: Bearer`, as `?token=`, which is answered with a cookie, or as that cookie.
+    Requests must name this server by a number, `localhost`, or one of `names` (against DNS rebinding). With a `token`
+    each request must carry it: as `Authorization: Bearer`, as `?token=`, which is answered with a cookie, or as that
+    cookie.
     """
 
     def __init__(

@@ -104,7 +104,6 @@ def group(text: str) -> str:
 
 
 def time(text: str) -> datetime:
-    """An option that is a time with its offset from UTC."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -117,7 +116,6 @@ def time(text: str) -> datetime:
 
 
 def priority(text: str) -> int:
-    """An option that is a priority."""
     try:
         number = int(text)
     except ValueError:

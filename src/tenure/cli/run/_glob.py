@@ -40,7 +40,6 @@ class Glob:
         return self._walk(self._root, self._closure({0}), start, on_error)
 
     def matches(self, name: str) -> bool:
-        """True if this pattern would find the name."""
         if not name.startswith(self._root):
             return False
         states = self._closure({0})

@@ -25,8 +25,7 @@ class Lines:
 
     A position holds the number of the file, the offset and line in it, a checksum of all bytes that were read, and a
     stamp of the files' inodes, sizes and times. While the stamp is the same, the files are taken for unchanged; else
-    what was read is read again and its checksum compared, so that a file may be copied, or grow while it is being read,
-    and the last file may get more lines when all was read.
+    what was read is read again and its checksum compared, so that a file may be copied, or grow.
 
     Thread safety: one call at a time, on any thread.
     """
@@ -286,7 +285,6 @@ def _check_path(path: str) -> None:
 
 
 def _size(path: str) -> int | None:
-    """The size of a regular file."""
     if path == STANDARD_INPUT:
         return None
     status = Path(path).stat()

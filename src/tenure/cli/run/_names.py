@@ -41,18 +41,15 @@ class Names:
         """Check nothing: the files may come and go."""
 
     def has_more(self, position: Position) -> bool:
-        """True if names are left to read."""
         return not position["end"]
 
     def open(self, position: Position | None) -> None:
-        """Go to the position."""
         if position is None:
             self._open(0, None)
         else:
             self._open(position["glob"], position["name"])
 
     def read(self) -> Portion:
-        """The next names."""
         items: list[str] = []
         began = monotonic()
         while self._glob < len(self._globs) and len(items) < PORTION:

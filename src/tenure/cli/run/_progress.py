@@ -146,7 +146,6 @@ class Screen:
                 self._write(f"{_CLEAR}{self._bar}")
 
     def above(self, stream: TextIO, text: str) -> None:
-        """Write whole lines to a stream, above the bar."""
         with self._lock:
             if not self._bar:
                 stream.write(text)
@@ -161,7 +160,6 @@ class Screen:
 
     @property
     def has_bar(self) -> bool:
-        """True if a bar is shown at present."""
         return bool(self._bar)
 
     def _write(self, text: str) -> None:
@@ -195,7 +193,6 @@ class _Above:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write all lines."""
         for line in lines:
             self.write(line)
 

@@ -40,7 +40,6 @@ class Record:
         self._first = self.queue(1)
 
     def queue(self, generation: int) -> WorkQueue:
-        """The queue of the tasks of a generation."""
         options = self._options
         return WorkQueue(
             self._store,

@@ -29,7 +29,6 @@ class Outcome:
 
     @property
     def all_done(self) -> bool:
-        """True if every input is done."""
         return self.finished and self.statistics.done == self.statistics.put
 
     @property

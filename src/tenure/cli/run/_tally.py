@@ -44,7 +44,6 @@ class RunTotals:
             self.died.append(task.id)
 
     def value(self) -> dict[str, Any]:
-        """As JSON."""
         return {"retried": self.retried, "seconds": round(self.seconds, 3), "times": self.times.to_data()}
 
 
@@ -63,7 +62,6 @@ class Keeper:
     """Stores this process's tally with the run, once a second while it changes, and with it the identity of the
     process.
 
-    A process that is killed takes what it saw in its last second with it. What became of tasks does not depend on it.
     By its identity others see that it is dead; a process that ends in peace takes it away.
     """
 

@@ -49,7 +49,6 @@ class _Child:
         return f"process {self.number}" + (f" ({self.process.pid})" if self.process else "")
 
     def start(self) -> None:
-        """Start the process."""
         # a group of its own: Ctrl-C in a terminal reaches the whole group, and each signal counts
         self.process = subprocess.Popen(  # noqa: S603
             self.command, stdin=subprocess.DEVNULL, env={**os.environ, **self.variables}, process_group=0

@@ -51,8 +51,7 @@ class Barrier:
     before it calls `wait` is not noticed: call `abort` for it, or limit the wait. Everybody must agree on `parties`
     (`CapacityMismatch`) and on `on_departure` (what a party says counts for its own departure).
 
-    Thread safety: none; a description, to be shared between tasks. Source: the broken state comes from Java's
-    `CyclicBarrier`.
+    Source: the broken state comes from Java's `CyclicBarrier`.
     """
 
     __slots__ = ("_request", "_store", "_ttl", "name", "on_departure", "parties")
@@ -156,7 +155,6 @@ class Barrier:
         return session
 
     async def _depart(self) -> None:
-        """Break the generation for a party that never arrived."""
         if self.on_departure == "break":
             answered = anyio.Event()
             operation = e.Resize(self._request.key, e.BROKEN)

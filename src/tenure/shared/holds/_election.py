@@ -55,7 +55,6 @@ class Election(NotABlock):
     A leader that was frozen may believe in its term for longer: hand `term.number` to what it writes to, or call
     `term.check()` right before side effects.
 
-    Thread safety: none; a description without state of its own, to be shared between tasks.
     Source: a lock with a sequencer (Chubby, Burrows 2006) whose holder puts its name on it; terms come from Raft.
     """
 
@@ -79,10 +78,9 @@ class Election(NotABlock):
     async def lead(self, body: Callable[[Term], Awaitable[T]]) -> T:
         """Become the leader, run `body(term)`, resign, and return what it returned.
 
-        When the term is lost, the body is cancelled and, when it has ended, this campaigns again, at the end of the
-        line; so too if the body returns although its term is lost. What the body raises resigns and is raised. Raises
-        `RuntimeError` if this task leads already, `TypeError` at once for a body that takes no term, `StoreClosed`,
-        `EngineError`.
+        When the term is lost, the body is cancelled, and this campaigns again, at the end of the line. What the body
+        raises resigns and is raised. Raises `RuntimeError` if this task leads already, `TypeError` at once for a body
+        that takes no term, `StoreClosed`, `EngineError`.
         Cancellation: the body is cancelled, then this resigns; while campaigning, no place is kept.
         """
         if not callable(body):

@@ -38,7 +38,6 @@ class LeaderChanges(AsyncBlock, NotAwaited):
         self._last: object = self  # nothing was returned yet, not even None
 
     async def __aenter__(self) -> Self:
-        """Begin."""
         await anyio.lowlevel.checkpoint()
         self._inside = True
         return self
@@ -46,7 +45,6 @@ class LeaderChanges(AsyncBlock, NotAwaited):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the watch."""
         self._inside = False
 
     def __aiter__(self) -> Self:

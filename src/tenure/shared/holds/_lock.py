@@ -86,7 +86,6 @@ class Lock(Holdable, AsyncBlock):
     A lease can outlive its holder's belief in it (a frozen process); hand `lease.token` to what you write to, or call
     `lease.check()` right before side effects.
 
-    Thread safety: none; a description without state of its own, to be shared between tasks.
     Source: the fair lock with direct hand-over is the queue of MCS locks put on a server; fencing tokens come from
     Chubby (Burrows 2006, "sequencers").
     """

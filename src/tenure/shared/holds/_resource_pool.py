@@ -69,17 +69,15 @@ class ResourcePool(NotABlock):
 
     Each is lent to one claimer at a time, or to as many as it has slots.
 
-    `async with pool.claim(where={"tier": "paid"}) as claim` claims one whose metadata have these fields with equal
-    values: higher preference first, then the least recently used. Claimers that have to wait are served first come,
-    first served among those whom the resource matches. `ttl` is for how many seconds a claim outlives a claimer that
-    died (the store's by default); what it held then rests for `quarantine` seconds.
+    `claim` takes the resource of the highest preference, then the least recently used. `ttl` is for how many seconds
+    a claim outlives a claimer that died (the store's by default); what it held then rests for `quarantine` seconds.
 
     `check` is called with each claim before its block is entered, as a plain or an async function. If it returns False,
     raises, or takes more than `check_timeout` seconds, the resource rests for `quarantine` seconds, at least one, and
     another one is claimed.
 
-    Thread safety: none; a description, to be shared between tasks. Source: the leases and the line are as of `Lock`;
-    matching by fields comes from tuple spaces (Linda, Gelernter 1985).
+    Source: the leases and the line are as of `Lock`; matching by fields comes from tuple spaces (Linda, Gelernter
+    1985).
     """
 
     __slots__ = ("_check", "_key", "_quarantine", "_store", "_ttl", "name")
@@ -120,10 +118,9 @@ class ResourcePool(NotABlock):
         """Claim a resource for a block, `async with pool.claim() as claim`.
 
         `timeout` in seconds limits the wait (None: for ever; 0: one try). `where` are fields that the metadata must
-        have; values are equal if the store's codec makes the same bytes of them. `quarantine` is the pool's by default.
-        Claimers with the same `fair_for` ("tenant-42") are served first come, first served, and take turns with those
-        that have another one, or none: a hundred waiting for one tenant delay another by one claim.
-        Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
+        have; values are equal if the store's codec makes the same bytes of them. `quarantine` is the pool's by
+        default. Claimers with the same `fair_for` ("tenant-42") are served first come, first served, and take turns
+        with all others. Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
         Cancellation: while waiting, no place is kept and nothing is held.
         """
         seconds = self._quarantine if quarantine is None else check_seconds("quarantine", quarantine)
@@ -143,10 +140,10 @@ class ResourcePool(NotABlock):
     ) -> None:
         """Put a resource into the pool, or change its metadata, preference and slots; higher preference is lent first.
 
-        Up to `slots` claimers (at most 256) have it at the same time. More slots than before serve those who wait. With
-        fewer, all claims stay, and none is added until fewer than `slots` are left.
-        A claimed resource stays claimed, a resting one goes on resting. A retired one stays retired: a program can add
-        its resources whenever it starts. With `revive` a retired one can be lent again; `remove` and `add` end a rest.
+        Up to `slots` claimers (at most 256) have it at the same time. More slots than before serve those who wait.
+        With fewer, all claims stay, and none is added until fewer than `slots` are left. A claimed resource stays
+        claimed, a resting one goes on resting. A retired one stays retired. With `revive` it can be lent again;
+        `remove` and `add` end a rest.
         Raises `StoreClosed`, `EngineError`, and what the codec raises. Cancellation: it may or may not be applied.
         """
         fields = encode(self._store.codec, "metadata", metadata)

@@ -20,8 +20,7 @@ class RWLock(Holdable, NotABlock):
     A reader that comes after a waiting writer waits behind it, so that neither side starves; readers that stand
     together at the head are let in together. Each reader has a lease of its own; in `holders()`, it has a weight of 1.
 
-    Thread safety: none; a description, to be shared between tasks. Source: the fair read-write lock of tokio, in which
-    a writer takes all permits of a semaphore.
+    Source: the fair read-write lock of tokio, in which a writer takes all permits of a semaphore.
     """
 
     __slots__ = ("_key", "_store", "_ttl", "name")

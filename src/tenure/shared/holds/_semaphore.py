@@ -21,8 +21,7 @@ class Semaphore(Holdable, AsyncBlock):
     of permits (`CapacityMismatch`); `resize` changes it for all. Permits of a holder that died come back after its
     `ttl`.
 
-    Thread safety: none; a description, to be shared between tasks. Source: the weighted queue of tokio's
-    `batch_semaphore`, on a server.
+    Source: the weighted queue of tokio's `batch_semaphore`, on a server.
     """
 
     __slots__ = ("_entered", "_key", "_store", "_ttl", "name", "permits")

@@ -119,7 +119,6 @@ class Lane:
         """The times up to which each limit is taken, as far as is known."""
 
     def join(self, place: LanePlace) -> Spot:
-        """Add a caller at the end of the line."""
         place.lane = self
         if self._wanted is not None:
             self._want(place.costs, 1)
@@ -134,7 +133,6 @@ class Lane:
 
     @property
     def asks(self) -> bool:
-        """True if there is a caller without a slot."""
         slots, first = self.slots, self.line.first
         return first is not None and (
             len(self.line) > len(slots) or not _fits(first.want.costs, slots[0].costs)
@@ -204,12 +202,10 @@ class Lane:
     # slots
 
     def add(self, slot: Slot) -> None:
-        """Add a slot."""
         insort(self.slots, slot, key=lambda slot: slot.due)
         self._want(slot.costs, -1)
 
     def take(self) -> Slot:
-        """Take out the first slot."""
         slot = self.slots.pop(0)
         self._want(slot.costs, 1)
         return slot
@@ -240,7 +236,6 @@ class Lane:
         return self.drop(self.slots[self._served(now() + horizon - held)[0] :])
 
     def drop(self, slots: list[Slot]) -> list[Slot]:
-        """Take out these slots."""
         if slots:
             gone = set(map(id, slots))
             self.slots = [slot for slot in self.slots if id(slot) not in gone]
@@ -251,7 +246,6 @@ class Lane:
         return slots
 
     def drop_lost(self) -> None:
-        """Forget the slots that have ended with their session."""
         self.drop([slot for slot in self.slots if slot.session.check() is not None])
 
     # inside

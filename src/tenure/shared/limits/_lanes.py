@@ -36,7 +36,6 @@ class Lanes:
         self._schedule = schedule
 
     def of(self, place: LanePlace | Slot) -> Lane:
-        """The lane of a place, or of a slot."""
         limits, costs = place.limits, place.costs
         zeros = tuple([not cost for cost in costs]) if 0.0 in costs else ()
         for lane in self._lanes:
@@ -83,13 +82,11 @@ class Lanes:
         return amounts
 
     def fail_all(self, make_error: Callable[[], Exception]) -> None:
-        """Fail all callers, and forget what is booked."""
         for line in (self.at_once, *[lane.line for lane in self._lanes]):
             line.fail_all(make_error)
         self._lanes.clear()
 
     def fail(self, spot: Spot, error: Exception) -> None:
-        """Fail a caller."""
         lane = spot.want.lane
         if lane is None:
             self.at_once.fail(spot, error)
@@ -97,7 +94,6 @@ class Lanes:
             lane.out(spot.want)
 
     def drop_lost(self) -> None:
-        """Forget what has ended with its session."""
         for lane in self._lanes:
             lane.drop_lost()
 
@@ -160,7 +156,6 @@ class Lanes:
                 lane.answered(slot, self.horizon)
 
     def let_go(self) -> None:
-        """Let all go that are due."""
         time = now() + e.ROUNDING
         for lane in self._lanes:
             while self.is_checked and lane.slots and lane.slots[0].due + self.held <= time:

@@ -36,8 +36,7 @@ class RateLimiter(AsyncBlock):
 
     Raises `TypeError` without a `Limit`, `ValueError` for two limits of the same unit and `per`.
 
-    Thread safety: none; a description, to be shared between tasks. Source: the generic cell rate algorithm (ITU-T
-    I.371).
+    Source: the generic cell rate algorithm (ITU-T I.371).
     """
 
     __slots__ = ("_engine_limits", "_key", "_limits", "_spenders", "_store", "name")
@@ -81,10 +80,9 @@ class RateLimiter(AsyncBlock):
         """Spend `cost` for a block, `async with limiter.spend({"tokens": 800}) as spending`.
 
         Entering waits as `acquire` does, and raises the same. In the block, `spending.correct({"tokens": 655})` sets
-        what it really cost. When the block ends, the difference is booked at once, also above the burst, or given back
-        as far as time has not brought it back already. Without a correction it stays as booked, also if the block
-        raises. Leaving the block does not wait for the correction. If it cannot be booked, that is logged and reported
-        as "limiter.correction_failed".
+        what it really cost. When the block ends, the difference is booked at once, also above the burst, or given
+        back as far as time has not brought it back already. Without a correction it stays as booked, also if the
+        block raises. A correction that cannot be booked is reported as "limiter.correction_failed".
         Cancellation: while waiting, as `acquire`; of the block, a correction is booked nevertheless.
         """
         costs = self._limits.costs(cost)
@@ -104,7 +102,7 @@ class RateLimiter(AsyncBlock):
         """Stop all callers in all processes for so many seconds, as after an answer 429 with Retry-After.
 
         Callers that wait already go later by as much. If the limiter is held off already, the later end counts. 0
-        seconds end a hold at once: callers go as the rate lets them.
+        seconds end a hold at once.
         Raises `StoreClosed`, `EngineError`.
         Cancellation: the limiter may be held off or not.
         """

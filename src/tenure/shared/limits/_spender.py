@@ -168,7 +168,6 @@ class Spender:
     # what the batcher asks
 
     def next_operation(self, session: Session, n: int) -> e.Operation[Any] | None:
-        """The next refund, hold or spending."""
         self.lanes.settle()
         # refunds first: a spending booked before them would wait longer, and less could be given back
         if self._backs:

@@ -67,7 +67,6 @@ class Spenders:
         return {} if spender is None else spender.lanes.wanted()
 
     def report(self, key: str, error: Exception) -> None:
-        """Report corrections that could not be booked."""
         self.store.reporter.warn("limiter.correction_failed", key=key, error=error)
 
     def on_hint(self, hint: e.Hint) -> None:
@@ -93,7 +92,6 @@ class Spenders:
             self._alarm.cancel()
 
     def wake(self, spender: Spender, time: float) -> None:
-        """Call `on_time` of the spender at that time."""
         if time < spender.wakes_at:
             spender.wakes_at = time
             heappush(self._times, (time, next(self._numbers), spender))

@@ -45,12 +45,10 @@ class ChildRecord:
 
 
 def queue_in(store: StoreHandle, key: str) -> str:
-    """The name of the queue that has the key."""
     return key.removeprefix(store.prefix("queue"))
 
 
 def _child_of(entry: e.Entry, store: StoreHandle) -> ChildRecord:
-    """The child that an entry is of, for the user."""
     queue = queue_in(store, entry.queue)
     return ChildRecord(entry.name.removeprefix(CHILD), entry.id, queue, entry.state, entry.value, store.codec)
 

@@ -41,7 +41,6 @@ class Target(Generic[P]):
 
     @property
     def _place(self) -> TargetQueue:
-        """The queue in which the children are tasks."""
         raise NotImplementedError
 
     def _call(self, item: Item[Any]) -> Item[Any]:
@@ -195,10 +194,9 @@ class Children(AsyncBlock, Generic[P]):
 
         Children that are put meanwhile are given too; the loop ends when no child is unfinished. Before that, with no
         further end on record, the task is suspended, holds nothing, and goes on at the next end. Then **its handler
-        runs again from its start**: a delivery gives from the record the children that earlier deliveries gave, in the
-        same order, and then those that have ended since. So put into steps what the loop does. With "collect", failed
-        children are given too. With "cancel", the first failed child ends the loop as it ends the block: the others are
-        cancelled, and the `ExceptionGroup` is raised.
+        runs again from its start**: a delivery gives from the record the children that earlier deliveries gave, in
+        the same order, and then those that have ended since. So put into steps what the loop does. With "collect",
+        failed children are given too. With "cancel", the first failed child ends the loop and the block.
 
         Raises what the end of the block raises, and `RuntimeError` outside of the block.
         Cancellation: the task is given back, and a later delivery gives the children again.
@@ -211,7 +209,6 @@ class Children(AsyncBlock, Generic[P]):
             self._children.setdefault(name, self._child(name, entry))
 
     def _unfinished(self) -> set[str]:
-        """The names of the entries of the unfinished children."""
         known = {entry.name for entry in self._known.values() if entry.state == "unfinished"}
         return known | {self._prefix + child.name for child in self if not child.ended}
 

@@ -1,7 +1,7 @@
 """The demand of a process on a queue: how many tasks, how many takers it advertises, and how many it fetches
 ahead.
 
-A plain class without store, queue of waiters or session: `Takers` reports what happens and does what this decides.
+`Takers` reports what happens and does what this decides.
 
 An exchange asks for `requested` tasks and may *advertise*: the engine then remembers as many idle takers as it had no
 task for, and sends one hint once there are tasks for them. With that hint it forgets them, and counts on this process

@@ -52,7 +52,6 @@ def noted(record: bytes, alone: tuple[int, ...]) -> bytes:
 
 
 def read(record: bytes) -> Failures:
-    """The failed tries on record."""
     if not record:
         return Failures()
     attempt, error, trace, earlier, *alone = json.loads(record)

@@ -28,9 +28,8 @@ class QueueFigures:
     """The figures of all queues of a store's namespace, from the engine: no processor and no worker is needed.
 
     `await figures.statistics()` asks the engine once for the names of the queues, and once for the counts of each;
-    `run()` does so every `every` seconds, for `serve`. `samples()` returns what was read last, for collectors: an
-    observer watches it, `PrometheusObserver().watch(figures)`, and `tenure.observe.exposition(figures.samples())` is
-    text for Prometheus.
+    `run()` does so every `every` seconds, for `serve`. `samples()` returns what was read last, for
+    `PrometheusObserver().watch(figures)` and `tenure.observe.exposition`.
 
     Thread safety: `samples` works from any thread; the rest belongs to the event loop of the store.
     """

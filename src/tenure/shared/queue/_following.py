@@ -48,7 +48,6 @@ class Feed:
         self._job: BackgroundTask | None = None
 
     def join(self) -> None:
-        """Add a follower of the task."""
         self._users += 1
         if self._job is None:
             self._job = self._store.start_job("follow", self._run)
@@ -122,7 +121,6 @@ class TaskChanges(AsyncBlock, NotAwaited, Generic[P_co]):
         self._seen = 0
 
     async def __aenter__(self) -> Self:
-        """Begin to follow."""
         if self._feed is not None:
             raise RuntimeError("this block is entered already; call follow again for another reader")
         await anyio.lowlevel.checkpoint()
@@ -133,7 +131,6 @@ class TaskChanges(AsyncBlock, NotAwaited, Generic[P_co]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End."""
         feed, self._feed = self._feed, None
         if feed is not None:
             feed.leave()

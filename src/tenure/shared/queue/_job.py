@@ -33,19 +33,16 @@ class Job(Target[Any], Generic[Params, R]):
         async def send_mail(task: Task[object], user: User, at: datetime) -> Receipt: ...
         task_id = await Job(queue, send_mail).put(user, at)
 
-    A parameter annotated `Task` gets the task from the worker, and `put` does not take it. Type checkers know that of
-    a first parameter (mypy, of `Task[object]`).
+    A parameter annotated `Task` gets the task from the worker, and `put` does not take it.
 
     The given arguments travel as a mapping of parameters to values; the process that works supplies the defaults.
-    Arguments and result are written and read by their annotations, with pydantic or else msgspec: models, dataclasses,
-    `datetime`, `tuple[int, str]`; types of JSON need neither. What has no annotation is as the codec makes it, and so
-    are the arguments for a queue with a `PydanticCodec` or `MsgspecCodec`. Each function needs a queue of its own. A
-    sync function runs in a thread.
+    Arguments and result are written and read by their annotations, with pydantic or else msgspec: models,
+    dataclasses, `datetime`, `tuple[int, str]`; types of JSON need neither. What has no annotation is as the codec
+    makes it, and so are the arguments for a queue with a `PydanticCodec` or `MsgspecCodec`. Each function needs a
+    queue of its own.
 
     Raises `TypeError` if `function` cannot be called, has no signature or a parameter of a type that cannot be written,
     and `ModuleNotFoundError` if a type needs pydantic or msgspec.
-
-    Thread safety: none; a description, to be shared between tasks.
     """
 
     @overload
@@ -137,7 +134,6 @@ class Job(Target[Any], Generic[Params, R]):
 
     @property
     def _place(self) -> WorkQueue[dict[str, Any]]:
-        """The queue of the job."""
         return self.queue
 
     def _call(self, item: Item[Any]) -> Item[Any]:

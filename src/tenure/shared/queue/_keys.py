@@ -18,9 +18,9 @@ class Key:
     A task has its key while it is unfinished, and for at least `ttl` from its put on (None: the queue's). With
     `on_duplicate`, "refuse" raises `DuplicateTask`. "keep" puts nothing, and returns the id of the other task.
     "replace" puts this task in the place of the other task, which keeps only its id. The delay begins anew, but the
-    task waits for at most `within` from its first put on (None: no limit). A running task is not replaced: the new task
-    becomes its successor and takes over the key; the running task is not tried again. A task that has ended is not
-    replaced either: this is a new task. Raises `TypeError`, `ValueError`.
+    task waits for at most `within` from its first put on (None: no limit). A running task is not replaced: the new
+    task becomes its successor and takes over the key; the running task is not tried again. Raises `TypeError`,
+    `ValueError`.
 
     Thread safety: any; it never changes.
     """

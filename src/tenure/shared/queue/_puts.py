@@ -191,7 +191,6 @@ class Producers:
             self._again(request)
 
     def close(self) -> None:
-        """End all waiting puts, since the store closes."""
         self._line.fail_all(lambda: StoreClosed("the store was closed"))
 
     # inside

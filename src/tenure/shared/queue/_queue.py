@@ -91,11 +91,10 @@ class WorkQueue(Target[P], Generic[P]):
     | `keep` | `Keep()` | how long records and keys are kept |
     | `groups` | `Groups()` | limits and turns of groups |
 
-    `max_size` and the rest are settings, kept with the queue: the value that was sent last holds in all processes.
-    Name the default, or None, to lift a limit.
+    `max_size` and the rest are settings, kept with the queue: `configure` changes them for all processes.
 
-    Thread safety: none; a description, to be shared between tasks. Source: leases fenced by token as in BullMQ and
-    Temporal; one exchange that settles and takes, as in BullMQ; self-clocked fair queueing (Golestani, 1994).
+    Source: leases fenced by token as in BullMQ and Temporal; one exchange that settles and takes, as in BullMQ;
+    self-clocked fair queueing (Golestani, 1994).
     """
 
     @shows_options(QueueOptions)
@@ -198,14 +197,11 @@ class WorkQueue(Target[P], Generic[P]):
         `on_duplicate` is for the items whose key is a text. With "keep" or "replace" there are only ids: a `Key` that
         says "refuse" is a `ValueError` then.
 
-        They are put in order, in atomic portions of at most 256 (and of `max_size`); each portion waits in line while
-        the queue is full. `cursor` is a (name, value) that is stored in the same step as the last portion; `cursors()`
-        returns it. With `expected`, nothing is put and `CursorConflict` is raised if the cursor has another value at
-        that moment; None stands for no value. All must then fit in one portion. Values are compared as they are
-        encoded: the store's codec must always encode equal ones alike. If the groups of a portion are limited by
-        `groups.max_size`, the tasks of each are put for themselves, in portions that fit; tasks with one key stay in
-        order. If something is expected, `QueueFull` is raised instead. Raises as `put` does, before anything is put if
-        an item is wrong.
+        They are put in order, in atomic portions of at most 256, each of which waits in line while the queue is full.
+        `cursor` is a (name, value) that is stored in the same step as the last portion. With `expected`, nothing is
+        put and `CursorConflict` is raised if the cursor has another value at that moment; None stands for no value.
+        All must then fit in one portion (`ValueError`), and in their groups (`QueueFull`). Values are compared as
+        they are encoded. Raises as `put` does, before anything is put if an item is wrong.
         Cancellation: portions that were put stay.
         """
         on_duplicate = check_on_duplicate(on_duplicate)
@@ -230,8 +226,7 @@ class WorkQueue(Target[P], Generic[P]):
         """Put a task in a transaction of yours, on a connection to the store's own database, and return its id.
 
         Committed, it is there; rolled back, it never was: an outbox. It does not wait for room. Until the transaction
-        has ended, call nothing else of the store, which may wait for the transaction. It sends no settings of groups:
-        those that the queue has count. Connections are as for `SqlGuard.enforce`.
+        has ended, call nothing else of the store, which may wait for it. Connections are as for `SqlGuard.enforce`.
 
         Raises what `try_put` raises but `OutcomeUnknown`, `RuntimeError` outside of a transaction, `ValueError` and
         `TypeError` for a connection to elsewhere, `EngineError` on an engine that cannot do it, and what the driver
@@ -264,9 +259,8 @@ class WorkQueue(Target[P], Generic[P]):
     async def complete_in(self, connection: object, tasks: Iterable[Task[P]]) -> list[Task[P]]:
         """Complete up to 256 tasks in a transaction of yours, as `Task.complete_in` does one, and return which.
 
-        Left out are those that are lost, cancelled, marked with `Task.fail` or settled: write for the others only. It
-        is one statement, however many they are. Raises what `Task.complete_in` raises but `LeaseLost`, `ValueError` for
-        tasks of another queue or too many.
+        Left out are those that are lost, cancelled, marked with `Task.fail` or settled: write for the others only.
+        Raises what `Task.complete_in` raises but `LeaseLost`, `ValueError` for tasks of another queue or too many.
         Cancellation: roll back; it may have been applied in the transaction.
         """
         if (joining := completing(self._store, self.key, tasks)) is not None:
@@ -306,14 +300,13 @@ class WorkQueue(Target[P], Generic[P]):
     def take(self, timeout: Seconds | None = None) -> AbstractAsyncContextManager[Task[P], bool]:
         """Take a task for a block, `async with queue.take() as task`.
 
-        Leaving the block completes the task; `LeaseLost` is raised if the engine did not accept that. An exception
-        fails the try, be it an `Exception` or not: the task is tried again later or becomes a dead letter, and the
-        exception goes on (`RetryLater`, `Discard` and `Dead` say what should happen and end here). A cancellation from
-        outside, or an exception from the handler of a signal, gives the task back without counting an attempt. If the
-        lease is lost, leaving the block raises `LeaseLost`; if somebody cancels the task, `cancelled` is true. In both
-        cases, asynchronous code in the block is cancelled; in the second, the block then raises `TaskCancelled`.
-        `timeout` in seconds limits the wait for a task (None: for ever; 0: one try, given up when the engine has not
-        answered within the store's `settle_timeout`). Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
+        Leaving the block completes the task. An exception fails the try: the task is tried again later or becomes a
+        dead letter, and the exception goes on (`RetryLater`, `Discard` and `Dead` decide otherwise and end here). A
+        cancellation from outside, or an exception from the handler of a signal, gives the task back without counting
+        an attempt. If the lease is lost, or somebody cancels the task, asynchronous code in the block is cancelled,
+        and the block raises `LeaseLost` or `TaskCancelled`. `timeout` in seconds limits the wait for a task (None:
+        for ever; 0: one try, given up when the engine has not answered within the store's `settle_timeout`). Entering
+        raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
         Cancellation: while waiting, nothing is taken.
         """
         return TakeBlock[P](self, timeout)
@@ -361,9 +354,8 @@ class WorkQueue(Target[P], Generic[P]):
         """The task as it is, and then at each change of its state and each report, until it has ended.
 
         `async with queue.follow(task_id) as changes: async for record in changes: ...`, each a `TaskRecord`. Records
-        are conflated: a slow reader gets the latest one, and never misses the last report and the end. All followers of
-        a task in one process cost the engine one answer. Iterating raises `ResultUnavailable` if the task is not known,
-        or no longer, `StoreClosed`, `EngineError`.
+        are conflated: a slow reader gets the latest one, and never misses the last report and the end. Iterating
+        raises `ResultUnavailable` if the task is not known, or no longer, `StoreClosed`, `EngineError`.
         """
         task_id = check_task_id("task_id", task_id)
         return TaskChanges(partial(self._client.feed, task_id), self._read)
@@ -420,10 +412,9 @@ class WorkQueue(Target[P], Generic[P]):
         """Change a task that is waiting or delayed, in one step, and return its id; all else stays.
 
         The task is named by its id, or is the task that has that `key`. It then stands where it would stand if it had
-        been put like this in the first place: a new `priority` or `group` leaves the time at which it became ready, or
-        will be, and a new payload alone leaves its place. With a `delay`, it is ready so many seconds from now, behind
-        the tasks that are ready then. Its attempts, key, meta and deadline stay. A `group` of None is the tasks without
-        a group. No limit of the queue or the group holds a change up.
+        been put like this in the first place. With a `delay`, it is ready so many seconds from now, behind the tasks
+        that are ready then. A `group` of None is the tasks without a group. No limit of the queue or the group holds
+        a change up.
 
         Raises `TaskNotWaiting`, which has the task's state, if the task is leased, has ended or is not known;
         `PayloadTooLarge`, `StoreClosed`, `EngineError`, and what the codec raises.
@@ -499,16 +490,12 @@ class WorkQueue(Target[P], Generic[P]):
     def workers(self) -> Listing[QueueWorker]:
         """The live processes that have tasks of the queue or wait for tasks, and since when they have each task.
 
-        A process that has died is listed until its session ends. The cost of a page grows with the number of processes
-        that use the engine and with what they hold.
+        A process that has died is listed until its session ends.
         """
         return listing_of(partial(read_workers, self._store, self.key), attrgetter("process"))
 
     def groups(self) -> Listing[GroupStatistics]:
-        """The groups that have an unfinished task: those with the most first, then by name.
-
-        The cost of a page may grow with the number of groups.
-        """
+        """The groups that have an unfinished task: those with the most first, then by name."""
         return listing(self._store, e.Scan(e.GROUPS, self.key), group_statistics)
 
     async def settings(self) -> QueueSettings:
@@ -527,10 +514,9 @@ class WorkQueue(Target[P], Generic[P]):
     async def hold_off(self, seconds: Seconds, *, group: str | None = None) -> None:
         """Start no task of a group, or of the queue, for so many seconds, as after an answer 429 with Retry-After.
 
-        Tasks that have started go on. If it is held off already, the later end counts. Then tasks start one by one at
-        the rate, without a burst. 0 seconds end a hold at once: tasks start again as the rate lets them. The holds of
-        the queue and of its groups end separately. Raises `StoreClosed`, `EngineError`. Cancellation: it may or may
-        not be applied.
+        If it is held off already, the later end counts. Then tasks start at the rate, without a burst. 0 seconds end
+        a hold at once. The holds of the queue and of its groups end separately. Raises `StoreClosed`, `EngineError`.
+        Cancellation: it may or may not be applied.
         """
         seconds = check_seconds("seconds", seconds)
         seconds = max(seconds, _SHORTEST_HOLD) if seconds else 0.0
@@ -557,12 +543,11 @@ class WorkQueue(Target[P], Generic[P]):
         """The tasks in a state, or all tasks; with a `Selection`, those that match.
 
         `state` is "waiting", "delayed", "leased", "suspended", "ending", "dead", "done", "discarded", "cancelled",
-        "expired", or "ended" (in any way). Waiting tasks come by group, in one in the order of taking without aging;
-        delayed ones as they become due, leased ones in that in which they were taken, suspended and ending ones by id,
-        others in that in which they ended. In a listing of one state, the `rank` of an ended task will do as the
-        `after` of a page, as a str. Payloads of ended tasks are None unless the queue keeps them.
+        "expired", or "ended" (in any way). Waiting tasks come by group, and in each in the order of taking; delayed
+        tasks as they become due, leased tasks as they were taken, suspended and ending tasks by id, ended tasks as
+        they ended. Payloads of ended tasks are None unless the queue keeps them.
 
-        This process selects: the engine reads pages of 256 tasks until `limit` of them match, or to the last task.
+        This process selects, from pages of 256 tasks.
         """
         if state not in (None, *e.TASKS):
             raise ValueError(f"state must be one of {', '.join(e.TASKS)}, not {state!r}")
@@ -606,9 +591,9 @@ class WorkQueue(Target[P], Generic[P]):
         """Delete the tasks in these states ("waiting", "delayed", "dead"), or forget ended ones ("done", "discarded",
         "cancelled", "expired"); returns how many.
 
-        With `where`, only those that match. This process reads the tasks, with payloads, in pages of 256; a task that
-        has left its state since then stays. `limit` is the most tasks to purge. With `dry_run`, nothing is purged, and
-        the number is how many would be. Cancellation: some may have been purged.
+        With `where`, only those that match, which this process reads; a task that has left its state since then
+        stays. `limit` is the most tasks to purge. With `dry_run`, nothing is purged, and the number is how many would
+        be. Cancellation: some may have been purged.
         """
         if not states or not PURGEABLE.issuperset(states):
             raise ValueError(f"states must be some of {', '.join(sorted(PURGEABLE))}, not {states!r}")
@@ -629,11 +614,9 @@ class WorkQueue(Target[P], Generic[P]):
 
     @property
     def _place(self) -> Self:
-        """The queue itself."""
         return self
 
     def _call(self, item: Item[Any]) -> Item[Any]:
-        """The item as it is."""
         return item
 
     # inside

@@ -26,13 +26,12 @@ _META = JsonCodec()
 class QueueStatistics:
     """A queue at one moment.
 
-    put = waiting + delayed + leased + suspended + ending + done + dead + cancelled + expired + discarded + purged. A
-    task that was replaced was put once. `reserved` slots belong to producers whose turn has come, and `producers` wait
-    for one. `oldest` is how many seconds the longest waiting task has been ready. `groups` is how many groups have
-    an unfinished task. `max_size` is the limit of the queue. `starts_in` is how
-    many seconds remain until the next task of the queue may start, by its rate or since it is held off; `held_off`
-    is the same if the queue is held off, else 0. `rate` and `group_rate` are the rates of the queue and of each
-    group, in tasks a second (0: none).
+    `put` is the sum of the states and of `purged`. `reserved` slots belong to producers whose turn has come, and
+    `producers` wait for one. `oldest` is how many seconds the longest waiting task has been ready. `groups` is how
+    many groups have an unfinished task. `max_size` is the limit of the queue. `starts_in` is how many seconds remain
+    until the next task of the queue may start, by its rate or since it is held off; `held_off` is the same if the
+    queue is held off, else 0. `rate` and `group_rate` are the rates of the queue and of each group, in tasks a second
+    (0: none).
     """
 
     put: int

@@ -43,7 +43,6 @@ class Watchers:
                     session.lose("gone")
 
     async def drained(self) -> None:
-        """Wait until no task is unfinished."""
         while True:
             session = await self._store.session(self._store.ttl, self._key)
             with self._watch(_DRAINED, session) as watch:
@@ -68,7 +67,6 @@ class Watchers:
             del self._feeds[str(feed.task_id)]
 
     def wake_followers(self, name: str) -> None:
-        """A task that is followed has changed."""
         if (feed := self._feeds.get(name)) is not None:
             feed.wake()
 

@@ -20,10 +20,10 @@ class Retry:
     `attempts` are tries in total. After the k-th failure it is delayed for `backoff * factor ** (k - 1)` seconds, at
     most `max_backoff`; `jitter` is the share of that by which it is shortened at random (0: never, 1: down to nothing).
 
-    `on` and `never` are types of exceptions: an exception that is not in `on`, or that is in `never`, makes the task a
-    dead letter at once, whose error says so. A try that takes too long raises `TimeoutError`. An exception group is
-    tried again only if each exception in it is; the type of the group itself does not count. Types of the same module
-    and name are the same. `Dead`, `Discard` and `RetryLater` are not compared. Raises `ValueError` and `TypeError`.
+    `on` and `never` are types of exceptions: an exception that is not in `on`, or that is in `never`, makes the task
+    a dead letter at once, whose error says so. A try that takes too long raises `TimeoutError`. An exception group is
+    tried again only if each exception in it is. Types of the same module and name are the same. Raises `ValueError`
+    and `TypeError`.
 
     Thread safety: any. Source: exponential backoff with jitter as in AWS's "Exponential Backoff and Jitter" (Brooker).
     """

@@ -42,12 +42,11 @@ class Runners:
     `name` is the name of the user's function, for messages. Without `limits`, the handlers limit the time of tries
     themselves.
 
-    Callers may pass four functions more, which must not raise. `pause(number)` is asked before that runner takes a
-    task: for what it has to wait first, and it is asked again afterwards; None: for nothing.
-    `prepare(number)` is awaited once that runner has a task, before the time of the try begins; what it raises fails
-    the try. `judge(task, failure)` returns what counts as the failure of a try; None gives the task back.
-    `on_settled(task, settle, refused)` is called for each task let go of; `refused` is why its verdict was not
-    accepted, as in `LeaseLost`, or None.
+    Callers may pass four functions more, which must not raise. `pause(number)` is asked, until it returns None, for
+    what that runner has to await before it takes a task. `prepare(number)` is awaited once that runner has a task,
+    before the time of the try begins; what it raises fails the try. `judge(task, failure)` returns what counts as the
+    failure of a try; None gives the task back. `on_settled(task, settle, refused)` is called for each task let go of;
+    `refused` is why its verdict was not accepted, as in `LeaseLost`, or None.
     """
 
     def __init__(

@@ -132,13 +132,11 @@ class Schedule(Generic[P]):
     - `payload` and others are as of `put`. With a `key`, a tick puts nothing while the task of an earlier tick is
       unfinished, unless its `Key` says else.
 
-    The `meta` of a task has `scheduled_for`, `schedule` and `late`. `queue.schedules` lists schedules, with `tick`,
-    `now`, `paused` and `kept_in_store`.
+    The `meta` of a task has `scheduled_for`, `schedule` and `late`.
 
     Raises `TypeError` and `ValueError` for a wrong argument, `PayloadTooLarge`, and the errors of the codec.
 
-    Thread safety: none; belongs to the event loop of its store. Source: one row for each tick, unique, as in
-    procrastinate and Oban.
+    Source: one row for each tick, unique, as in procrastinate and Oban.
     """
 
     queue: ScheduledQueue[P]
@@ -214,7 +212,6 @@ class Schedule(Generic[P]):
         self._encoded = self._check()
 
     def _set(self, queue: ScheduledQueue[P], name: str, said: Mapping[str, Any], now: float) -> None:
-        """Set the attributes to what a cursor says."""
         self.queue, self.name = queue, name
         self.every, self.cron, self.tz = said.get("every"), said.get("cron"), said["tz"]
         self.missed, self.jitter = said.get("missed", "one"), said.get("jitter", 0.0)

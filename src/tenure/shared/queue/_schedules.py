@@ -49,10 +49,8 @@ class Schedules(Generic[P]):
         await queue.schedules.run()  # in one process or more
 
     `run` puts the tasks of their ticks, each tick once on record, and notices within 5 seconds what other processes
-    have set; `tenure work` runs the schedules of its queue. A `Schedule` that the code of a program keeps and runs is
-    listed here too, and can be paused, resumed and run now; `set` refuses its name.
-
-    Thread safety: none; belongs to the event loop of its store. Source: a `Schedule`, whose cursor has its description.
+    have set; `tenure work` runs the schedules of its queue. A `Schedule` in the code of a program is listed here too;
+    `set` refuses its name.
     """
 
     def __init__(self, queue: ScheduledQueue[P]) -> None:

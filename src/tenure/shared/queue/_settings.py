@@ -229,7 +229,6 @@ def deliveries_of(settings: e.Settings) -> int:
 
 
 def shown(answer: e.Configured) -> QueueSettings:
-    """The record, for the user."""
     settings = e.settings_of((stored.name, stored.value) for stored in answer.fields)
     time = datetime.now(UTC)
     return QueueSettings(
@@ -265,7 +264,6 @@ def shown_record(answer: e.Configured) -> dict[str, dict[str, Any]]:
 
 
 def values_of(settings: QueueSettings) -> dict[str, Any]:
-    """The value of each setting, by its name."""
     values: dict[str, Any] = {}
     for name in QueueOptions.__annotations__:
         value = getattr(settings, name)

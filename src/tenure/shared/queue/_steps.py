@@ -31,9 +31,8 @@ async def step(
 ) -> R | e.Reply:
     """Return the stored value, or what the function returns once that is stored; the `Reply` of a refusal.
 
-    A step whose value cannot be kept has run all the same: the reason is stored instead, and raised in later
-    deliveries, through `unkept`. With `find`, the step is begun on record before the function is called, and `find` is
-    asked first if it had begun before; its `OutcomeUnknown` is raised through `unkept`, too.
+    If the value cannot be kept, the reason is stored instead, and raised in later deliveries, through `unkept`, as is
+    an `OutcomeUnknown` of `find`.
 
     Raises `RuntimeError` for a name that was used before, and for too many entries.
     Cancellation: the value may or may not be stored.

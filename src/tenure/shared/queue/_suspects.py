@@ -174,7 +174,6 @@ class Suspects:
         return marks
 
     def begin(self) -> tuple[Session, e.Taken]:
-        """The next suspect, which begins."""
         session, taken = self.kept.popleft()
         self._begun.add(taken.token)
         self._patience = PATIENCE

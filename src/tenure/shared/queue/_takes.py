@@ -206,7 +206,6 @@ class Takers(Held):
             self._give_back_suspects()
 
     def dismiss(self, group: object) -> None:
-        """End the wait of the takers of a group."""
         for waiter in self._line:
             if waiter.want is group:
                 self._line.fail(waiter, Dismissed())
@@ -460,7 +459,6 @@ class Takers(Held):
         self._go_on()
 
     def _give_back_suspects(self, verdict: e.Verdict = e.Verdict.GIVE_BACK) -> None:
-        """Give back the suspects that have not begun."""
         kept = self.suspects.kept
         while kept:
             session, taken = kept.pop()

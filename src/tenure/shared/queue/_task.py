@@ -266,9 +266,9 @@ class Task(Guarded, Held, Generic[P_co]):
 
         A handler that is delivered again runs again from its start, so put into a step what is costly, or must not
         happen twice. The value is as `store.codec` decodes it, at once too: a tuple is a list. An exception is not
-        stored. If the process dies before the value is stored, the function may be called again. A stored value is
-        progress: failures before it do not count any more. If the value cannot be kept, this is stored: the task is
-        dead at once, and a later delivery raises `RuntimeError` here. The values last until the task has ended.
+        stored. If the process dies before the value is stored, the function may be called again. With a stored value,
+        earlier failures do not count. If the value cannot be kept, the task is dead at once, and a later delivery
+        raises `RuntimeError` here.
 
         With `find`, the step is marked as begun before the first call. A later try asks `find()` first: a value is
         kept; None: call; `OutcomeUnknown`: the task is dead.
@@ -409,9 +409,9 @@ class Task(Guarded, Held, Generic[P_co]):
         """Complete the task in a transaction of yours, on a connection to the store's own database.
 
         Committed, the task is done, with the result set so far; rolled back, it is still yours. So what you write in
-        that transaction takes effect exactly once. Commit before the block ends: a block that ends without an exception
-        and without the commit fails the try, and raises `LeaseLost` ("uncommitted"). Until the transaction has ended,
-        call nothing else of the store, which may wait for the transaction. Connections are as for `SqlGuard.enforce`.
+        that transaction takes effect exactly once. Commit before the block ends: a block that ends without an
+        exception and without the commit fails the try, and raises `LeaseLost` ("uncommitted"). Rules and connections
+        are as for `WorkQueue.put_in`.
 
         Raises `LeaseLost` if the task is no longer this holder's, `RuntimeError` outside of a transaction and for a
         task with unfinished children, `ValueError` and `TypeError` for a connection to elsewhere, `EngineError` on an
@@ -528,7 +528,6 @@ class Task(Guarded, Held, Generic[P_co]):
 
     @property
     def _late(self) -> bool:
-        """True once the deadline has passed."""
         return self.deadline is not None and now() >= self.deadline
 
     def _limit_to_deadline(self) -> None:
@@ -623,7 +622,6 @@ class Task(Guarded, Held, Generic[P_co]):
         self._session.drop(self)
 
     def _report_loss(self, refused: str) -> None:
-        """Report the reason why the verdict was not accepted."""
         error, self._error = self._error or LeaseLost(self._name, refused), None
         self._session.report_loss("task.lost", refused, **self._about(self._seconds()), error=error)
 

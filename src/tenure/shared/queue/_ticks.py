@@ -44,17 +44,13 @@ class Ticks(Protocol):
 
     zone: tzinfo
 
-    def after(self, moment: float) -> Iterator[float]:
-        """The later ticks, in order."""
-        ...
+    def after(self, moment: float) -> Iterator[float]: ...
 
     def last(self, moment: float) -> float:
         """The latest that is not later."""
         ...
 
-    def described(self) -> dict[str, float | str]:
-        """The arguments that define them."""
-        ...
+    def described(self) -> dict[str, float | str]: ...
 
 
 class Every:
@@ -84,8 +80,8 @@ class Every:
 class Cron:
     """The moments of a cron expression in a time zone, with the rules of Debian's cron where the clocks change.
 
-    cronsim reads the expression and finds its times on a clock without a time zone, which never goes back. The class
-    then finds the moments at which the zone's clock shows these times.
+    cronsim finds the times on a clock without a time zone; the class then finds the moments at which the zone's clock
+    shows them.
     """
 
     def __init__(self, expression: object, zone: tzinfo) -> None:

@@ -317,8 +317,7 @@ class BatchWorker(AnyWorker):
     lease and gets its own verdict: `task.fail(error)` fails one, and what the handler raises fails all others; else
     they are done, with the results that `task.set_result` has set; the handler returns None. If a task is lost or
     cancelled, that is in its `lost` or `cancelled`, `complete_in` leaves it out, and the handler goes on for the
-    others; it is cancelled when none is left. A cancelled task ends as cancelled, unless a transaction has completed
-    it. `timeout` is for the batch. The other options are as of a `Worker`.
+    others; it is cancelled when none is left. `timeout` is for the batch. The other options are as of a `Worker`.
     """
 
     def __init__(
