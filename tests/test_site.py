@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import runpy
@@ -56,6 +57,14 @@ def test_machines_get_a_list_of_the_pages_and_all_of_them():
     assert made["llms-full.txt"].count("\n<!-- ") == 3
     assert "```python\nimport anyio" in made["llms-full.txt"]
     assert "](" not in "".join(line.partition("): ")[2] for line in made["llms.txt"].splitlines())
+
+
+def test_the_front_page_has_an_index_of_symptoms_and_verbs():
+    index = (DOCS / "index.md").read_text("utf-8").partition("\n## Find it by a word\n")[2]
+    words = set(re.findall(r"[\w ]+", re.sub(r"\]\(.*?\)", "", index)))
+    sought = """backup, cancelled, connection, dedupe, idempotency key, in order, late, memory, once at a time, outbox,
+        poison, stop a task, stuck, tomorrow, too fast, twice"""
+    assert {" ".join(word.split()) for word in sought.split(",")} <= {word.strip() for word in words}
 
 
 def test_the_pages_most_read_are_two_screens():
@@ -121,6 +130,14 @@ def test_each_page_fits_a_phone_and_loads_nothing_from_elsewhere(tmp_path):
                 if (found := browser.ask(LOOK)) != [[], [], 0]:
                     seen[page.relative_to(SITE).as_posix()] = found
     assert seen == {}
+
+
+@pytest.mark.skipif(SITE is None, reason=NO_SITE)
+def test_the_search_leaves_out_programs_and_pages_without_answers():
+    sections = json.loads((Path(SITE) / "search/search_index.json").read_text("utf-8"))["docs"]
+    assert not any("import anyio" in section["text"] for section in sections)
+    assert not any(section["location"].startswith("explanations/figures/") for section in sections)
+    assert any("max_payload" in section["text"] for section in sections)
 
 
 @pytest.mark.skipif(SITE is None, reason=NO_SITE)

@@ -32,6 +32,11 @@ _SUMMARY = """\
 > A Python library for processes that share task queues, locks, rate limits or a leader: a program has each of them for
 > exactly as long as an `async with` block runs, on asyncio and trio, over memory, SQLite, Redis or PostgreSQL."""
 LOG = logging.getLogger("mkdocs.hooks.site")
+UNSEARCHED = {
+    "contributing.md",
+    *(f"explanations/{name}.md" for name in ("costs", "exploration", "figures", "redis-scripts")),
+}
+"""The pages that the search of the site leaves out: they hold many words, and answer no user's question."""
 
 API = runpy.run_path(str(HERE / "api.py"))
 
@@ -62,6 +67,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> str:
     """Make a link to a file outside docs/ one to its page, or plain text if it has none; name the file of a block."""
     here = page.file.src_uri
+    if here in UNSEARCHED:
+        page.meta["search"] = {"exclude": True}
     folder = ROOT / posixpath.dirname(
         here.removeprefix(f"{OUTSIDE}/") if _is_outside(here) else f"docs/{here}"
     )
@@ -86,7 +93,8 @@ def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> st
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Put drawings into the page, so that they have its colours, and mend what Markdown dialects differ in."""
+    """Put drawings into the page, in its colours, leave code out of the search, and mend what dialects differ in."""
+    html = re.sub(r'(<div class="language-\w+ highlight")', r"\1 data-search-exclude", html)
     html = DRAWING.sub(_drawing, html)
     html = re.sub(r"<code>[^<]*</code>", lambda code: code[0].replace(r"\|", "|"), html)
     # docstrings are for help() too, where a block of code follows two colons
