@@ -99,7 +99,8 @@ def test_the_examples_have_ten_lines():
 async def test_a_worker_is_killed_and_another_goes_on(tmp_path, started):
     quicker = programs()[0].replace("sleep(2)", "sleep(0.5)")
     (tmp_path / "shop.py").write_text(quicker)
-    lines = consoles()[0].splitlines()
+    *lines, stop = consoles()[0].splitlines()
+    assert stop == "$ kill $!"  # no worker is left behind
     first, second = (
         [*["-m", "tenure.cli"], *tenure_words(line)] for line in lines if line.startswith("$ tenure work")
     )
@@ -145,7 +146,8 @@ def test_a_frozen_holder_of_a_lock_is_cancelled(tmp_path, started):
 
 def test_a_task_waits_for_its_children(tmp_path, started):
     (tmp_path / "pages.py").write_text(programs()[2])
-    work, follow, *output = consoles()[2].splitlines()
+    work, follow, *output, stop = consoles()[2].splitlines()
+    assert stop == "$ kill $!"
     follow, put = follow.removesuffix(")").split("$(")
     started("-m", "tenure.cli", *tenure_words(work))
     put = started("-m", "tenure.cli", *tenure_words(put))
