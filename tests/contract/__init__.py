@@ -23,6 +23,7 @@ from ._holds import HoldContract  # noqa: E402
 from ._keys import KeyContract  # noqa: E402
 from ._odd_arguments import OddArgumentContract  # noqa: E402
 from ._paces import PaceContract  # noqa: E402
+from ._releases import ReleaseContract  # noqa: E402
 from ._resending import ResendingContract  # noqa: E402
 from ._sessions import SessionContract  # noqa: E402
 from ._set_back import SetBackContract  # noqa: E402
@@ -56,6 +57,7 @@ class EngineContract(
     SettingsContract,
     PaceContract,
     FamilyContract,
+    ReleaseContract,
     KeyContract,
     CounterContract,
     HintContract,

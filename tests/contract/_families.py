@@ -14,7 +14,7 @@ from ._contract import Advance, Hints
 _DONE, _DEAD, _RETRY, _WAIT = e.Verdict.DONE, e.Verdict.DEAD, e.Verdict.RETRY, e.Verdict.WAIT
 
 
-class _Family(QueueSession):
+class FamilySession(QueueSession):
     """A session that raises families."""
 
     async def root(self, task: e.NewTask = e.NewTask(b"root")) -> e.Taken:  # noqa: B008 it never changes
@@ -59,15 +59,15 @@ class FamilyContract(QueueSessionBase):
     """A task ends after its children."""
 
     @pytest.fixture
-    async def family(self, engine: e.Engine, client: OpenClient) -> _Family:
+    async def family(self, engine: e.Engine, client: OpenClient) -> FamilySession:
         """A session that raises families."""
         if not engine.families:
             pytest.skip(f"{engine.url} has no families of tasks")
         opened = await client("a")
-        return _Family(opened.do, opened.session, opened.queue)
+        return FamilySession(opened.do, opened.session, opened.queue)
 
     async def test_ids_of_children_follow_the_time_of_the_engine(
-        self, family: _Family, advance: Advance
+        self, family: FamilySession, advance: Advance
     ) -> None:
         root = await family.root()
         await advance(1.5)
@@ -79,7 +79,7 @@ class FamilyContract(QueueSessionBase):
 
     @pytest.mark.parametrize("verdict", [_DEAD, e.Verdict.DISCARD, e.Verdict.CANCEL])
     async def test_a_verdict_is_kept_until_the_children_have_ended(
-        self, family: _Family, verdict: e.Verdict
+        self, family: FamilySession, verdict: e.Verdict
     ) -> None:
         root = await family.root()
         await family.bear(root, "a", "b")
@@ -92,7 +92,7 @@ class FamilyContract(QueueSessionBase):
         assert await family.outcome(root.id) == (verdict.value, b"why")
         await family.recount()
 
-    async def test_the_last_delivery_says_whether_the_payload_is_kept(self, family: _Family) -> None:
+    async def test_the_last_delivery_says_whether_the_payload_is_kept(self, family: FamilySession) -> None:
         await family.put(e.NewTask(b"root"))
         await family.settle(await family.take_one(keep=True), e.Verdict.GIVE_BACK)
         root = await family.take_one()
@@ -102,12 +102,12 @@ class FamilyContract(QueueSessionBase):
         await family.settle(child, e.Verdict.CANCEL)
         assert [record.payload for record in await family.browse("ended")] == [b"", b""]
 
-    async def test_done_waits_for_the_children(self, family: _Family) -> None:
+    async def test_done_waits_for_the_children(self, family: FamilySession) -> None:
         root = await family.root()
         await family.bear(root, "a", to="other")
         await family.settle(root, _DONE, b"early")
         assert await family.state(root.id) == "suspended"
-        other = _Family(family.do, family.session, "other")
+        other = FamilySession(family.do, family.session, "other")
         await other.settle(await other.take_one(), _DONE, b"result")
         again = await family.take_one()
         assert (again.id, again.entries) == (root.id, 1)
@@ -115,7 +115,7 @@ class FamilyContract(QueueSessionBase):
         assert await family.outcome(root.id) == ("done", b"late")
 
     async def test_a_lost_session_that_ends_a_task_ends_its_children_first(
-        self, family: _Family, client: OpenClient
+        self, family: FamilySession, client: OpenClient
     ) -> None:
         await family.put(e.NewTask(b"root"))
         other = await client("b")
@@ -127,7 +127,7 @@ class FamilyContract(QueueSessionBase):
         await family.settle(child, e.Verdict.CANCEL)
         assert await family.state(root.id) == "dead"
 
-    async def test_purging_ends_the_children_too(self, family: _Family) -> None:
+    async def test_purging_ends_the_children_too(self, family: FamilySession) -> None:
         root = await family.root()
         await family.bear(root, "a")
         await family.settle(root, e.Verdict.GIVE_BACK)
@@ -144,7 +144,7 @@ class FamilyContract(QueueSessionBase):
     # law 2: a try ends only when it has no unfinished child
 
     async def test_a_retry_waits_for_the_children_and_for_its_pause(
-        self, family: _Family, advance: Advance
+        self, family: FamilySession, advance: Advance
     ) -> None:
         root = await family.root()
         await family.bear(root, "a")
@@ -156,7 +156,7 @@ class FamilyContract(QueueSessionBase):
         assert await family.entries(root.id) == {}
         await family.recount()
 
-    async def test_an_interruption_leaves_the_children_alone(self, family: _Family) -> None:
+    async def test_an_interruption_leaves_the_children_alone(self, family: FamilySession) -> None:
         root = await family.root()
         (child,) = await family.bear(root, "a")
         await family.settle(root, e.Verdict.GIVE_BACK)
@@ -164,7 +164,7 @@ class FamilyContract(QueueSessionBase):
 
     # law 3: only the delivery in force writes
 
-    async def test_a_stale_token_writes_nothing(self, family: _Family) -> None:
+    async def test_a_stale_token_writes_nothing(self, family: FamilySession) -> None:
         root = await family.root()
         await family.settle(root, e.Verdict.GIVE_BACK)
         assert await family.bear_some(root, "a") is e.Reply.REFUSED
@@ -172,13 +172,13 @@ class FamilyContract(QueueSessionBase):
         assert await family.entries(root.id) == {}
         assert (await family.recount()).put == 1
 
-    async def test_a_task_that_is_to_stop_writes_nothing(self, family: _Family) -> None:
+    async def test_a_task_that_is_to_stop_writes_nothing(self, family: FamilySession) -> None:
         root = await family.root()
         await family.do(e.Move("jobs", (root.id,), "cancelled"))
         assert await family.bear_some(root, "a") is e.Reply.REQUESTED
         assert await family.do(e.SetEntry("jobs", root.id, root.token, "v", b"x")) is e.Reply.REQUESTED
 
-    async def test_a_root_that_is_replaced_while_it_runs_still_writes(self, family: _Family) -> None:
+    async def test_a_root_that_is_replaced_while_it_runs_still_writes(self, family: FamilySession) -> None:
         root = await family.root(e.NewTask(b"root", key="k"))
         (new,) = await family.put(e.NewTask(b"new", key="k", on_duplicate="replace"))
         assert await family.do(e.SetEntry("jobs", root.id, root.token, "v", b"x")) is e.Reply.OK
@@ -188,7 +188,7 @@ class FamilyContract(QueueSessionBase):
 
     # law 4: the first write of a name wins
 
-    async def test_the_first_write_of_a_name_wins(self, family: _Family) -> None:
+    async def test_the_first_write_of_a_name_wins(self, family: FamilySession) -> None:
         root = await family.root()
         first = await family.bear(root, "a", "b")
         assert await family.bear(root, "b", "c") == (first[1], first[1] + 1)
@@ -202,7 +202,7 @@ class FamilyContract(QueueSessionBase):
         )
         assert (await family.recount()).put == 4
 
-    async def test_unfinished_children_are_listed_by_name(self, family: _Family) -> None:
+    async def test_unfinished_children_are_listed_by_name(self, family: FamilySession) -> None:
         root = await family.root()
         ids = await family.bear(root, "c", "b", "a")
         await family.do(e.SetEntry("jobs", root.id, root.token, "v", b"1"))
@@ -213,7 +213,7 @@ class FamilyContract(QueueSessionBase):
         assert [entry.name for entry in rest.rows] == ["c"]
         assert await family.do(e.Scan(e.UNFINISHED_CHILDREN, "jobs", only=str(ids[0]))) == e.Page(())
 
-    async def test_a_result_outlasts_the_record_of_the_child(self, family: _Family) -> None:
+    async def test_a_result_outlasts_the_record_of_the_child(self, family: FamilySession) -> None:
         root = await family.root()
         (child,) = await family.bear(root, "a")
         await family.settle(await family.take_one(), _DONE, b"result", ttl=0.0)
@@ -225,7 +225,7 @@ class FamilyContract(QueueSessionBase):
     # law 5: a failed child
 
     async def test_a_failed_child_cancels_the_others_of_the_names_that_are_awaited(
-        self, family: _Family
+        self, family: FamilySession
     ) -> None:
         root = await family.root()
         await family.bear(root, "x/a", "x/b", "y/a")
@@ -236,7 +236,9 @@ class FamilyContract(QueueSessionBase):
         await family.settle(await family.take_one())
         assert (await family.take_one()).id == root.id
 
-    async def test_a_child_that_failed_before_the_wait_cancels_the_others(self, family: _Family) -> None:
+    async def test_a_child_that_failed_before_the_wait_cancels_the_others(
+        self, family: FamilySession
+    ) -> None:
         root = await family.root()
         await family.bear(root, "x/a", "x/b")
         await family.settle((await family.take(1))[0], _DEAD)
@@ -244,14 +246,14 @@ class FamilyContract(QueueSessionBase):
         assert await family.entries(root.id) == {"x/a": "dead", "x/b": "cancelled"}
         assert (await family.take_one()).id == root.id
 
-    async def test_without_names_the_others_go_on(self, family: _Family) -> None:
+    async def test_without_names_the_others_go_on(self, family: FamilySession) -> None:
         root = await family.root()
         await family.bear(root, "x/a", "x/b")
         await family.settle((await family.take(1))[0], _DEAD)
         await family.settle(root, _WAIT)
         assert await family.entries(root.id) == {"x/a": "dead", "x/b": "unfinished"}
 
-    async def test_at_the_end_of_a_try_the_failed_are_gone(self, family: _Family) -> None:
+    async def test_at_the_end_of_a_try_the_failed_are_gone(self, family: FamilySession) -> None:
         root = await family.root()
         first, second = await family.bear(root, "a", "b")
         children = await family.take_each(2)
@@ -265,7 +267,7 @@ class FamilyContract(QueueSessionBase):
         assert again[0] != first
 
     async def test_a_dead_root_keeps_its_entries_for_the_next_try_and_a_dead_child_stays_dead(
-        self, family: _Family
+        self, family: FamilySession
     ) -> None:
         root = await family.root()
         dead, _ = await family.bear(root, "a", "b")
@@ -285,7 +287,7 @@ class FamilyContract(QueueSessionBase):
     # law 6: cancelling goes down
 
     async def test_cancelling_goes_down_before_the_holder_answers(
-        self, family: _Family, hints: Hints
+        self, family: FamilySession, hints: Hints
     ) -> None:
         inbox = await hints("a")
         root = await family.root()
@@ -302,7 +304,7 @@ class FamilyContract(QueueSessionBase):
         await family.settle(leased, _DONE)
         assert await family.state(root.id) == "cancelled"
 
-    async def test_a_child_that_is_ending_for_a_retry_is_cancelled(self, family: _Family) -> None:
+    async def test_a_child_that_is_ending_for_a_retry_is_cancelled(self, family: FamilySession) -> None:
         root = await family.root()
         (middle,) = await family.bear(root, "a")
         child = await family.take_one()
@@ -314,7 +316,7 @@ class FamilyContract(QueueSessionBase):
         await family.settle(grandchild)
         assert await family.state(middle) == "cancelled"
 
-    async def test_who_begins_a_sweep_does_not_ask_again_at_once(self, family: _Family) -> None:
+    async def test_who_begins_a_sweep_does_not_ask_again_at_once(self, family: FamilySession) -> None:
         begins, waits = await family.root(), await family.root()
         await family.bear(begins, "c/a")
         await family.bear(waits, "c/a")
@@ -325,7 +327,7 @@ class FamilyContract(QueueSessionBase):
         assert answer.ask_again_in == self.about(e.SWEEP_PAUSE)
 
     async def test_a_sweep_of_many_goes_on_with_later_operations_and_holds_up_none(
-        self, family: _Family, advance: Advance
+        self, family: FamilySession, advance: Advance
     ) -> None:
         root = await family.root()
         children = 3 * e.SWEEP_STEPS + 1
@@ -345,7 +347,7 @@ class FamilyContract(QueueSessionBase):
         assert (counts.cancelled, counts.waiting, counts.ending) == (children + 1, 0, 0)
 
     async def test_a_sweep_that_finds_another_one_goes_on_later_too(
-        self, family: _Family, advance: Advance
+        self, family: FamilySession, advance: Advance
     ) -> None:
         root = await family.root()
         await family.bear(root, *(f"{i}" for i in range(e.SWEEP_STEPS + 1)))
@@ -365,7 +367,7 @@ class FamilyContract(QueueSessionBase):
         assert (await family.count()).cancelled < 2 * e.SWEEP_STEPS
 
     async def test_an_operation_that_begins_no_sweep_leaves_the_others_to_their_pause(
-        self, family: _Family
+        self, family: FamilySession
     ) -> None:
         root, other = await family.root(), await family.root()
         await family.bear(root, *(f"{i:02}" for i in range(3 * e.SWEEP_STEPS)))
@@ -376,12 +378,12 @@ class FamilyContract(QueueSessionBase):
         assert (await family.count()).cancelled == e.SWEEP_STEPS
 
     async def test_a_lost_session_gives_up_tasks_of_several_queues_in_the_order_of_taking(
-        self, family: _Family, client: OpenClient
+        self, family: FamilySession, client: OpenClient
     ) -> None:
         lost = await client("b")
         other, lost_other = (
-            _Family(family.do, family.session, "other"),
-            _Family(lost.do, lost.session, "other"),
+            FamilySession(family.do, family.session, "other"),
+            FamilySession(lost.do, lost.session, "other"),
         )
         await family.put(e.NewTask(b"first"))
         await lost.take_one()
@@ -397,7 +399,7 @@ class FamilyContract(QueueSessionBase):
     # laws 7 and 8: waiting holds nothing
 
     async def test_who_waits_has_no_lease_and_comes_before_newer_tasks(
-        self, family: _Family, client: OpenClient
+        self, family: FamilySession, client: OpenClient
     ) -> None:
         root = await family.root()
         await family.bear(root, "a")
@@ -411,7 +413,7 @@ class FamilyContract(QueueSessionBase):
         again = await family.take_one()
         assert (again.id, again.attempts, again.deliveries) == (root.id, 0, 1)
 
-    async def test_a_wait_for_what_is_there_is_over_at_once(self, family: _Family) -> None:
+    async def test_a_wait_for_what_is_there_is_over_at_once(self, family: FamilySession) -> None:
         root = await family.root()
         await family.do(e.SetEntry("jobs", root.id, 0, "v", b"x"))
         await family.settle(root, e.Verdict.WAIT_FOR, b"v")
@@ -419,7 +421,9 @@ class FamilyContract(QueueSessionBase):
         await family.settle(root, _WAIT, b"x/")
         assert (await family.take_one()).id == root.id
 
-    async def test_ends_have_rising_numbers_and_wake_who_waits_for_the_next(self, family: _Family) -> None:
+    async def test_ends_have_rising_numbers_and_wake_who_waits_for_the_next(
+        self, family: FamilySession
+    ) -> None:
         root = await family.root()
         await family.bear(root, "a", "b", "c")
         children = await family.take_each(3)
@@ -452,24 +456,24 @@ class FamilyContract(QueueSessionBase):
         await family.settle(await family.take_one())
         await family.recount()
 
-    async def test_a_wait_for_an_end_without_children_is_over_at_once(self, family: _Family) -> None:
+    async def test_a_wait_for_an_end_without_children_is_over_at_once(self, family: FamilySession) -> None:
         root = await family.root()
         await family.settle(root, e.Verdict.WAIT_FOR_END, b"0")
         assert (await family.take_one()).id == root.id
 
     async def test_who_goes_on_is_taken_by_an_idle_taker(
-        self, family: _Family, client: OpenClient, hints: Hints
+        self, family: FamilySession, client: OpenClient, hints: Hints
     ) -> None:
         root = await family.root()
         await family.bear(root, "a", to="other")
         await family.settle(root, _WAIT)
         inbox = await hints("b")
         await (await client("b")).idle()
-        other = _Family(family.do, family.session, "other")
+        other = FamilySession(family.do, family.session, "other")
         await other.settle(await other.take_one())
         assert [hint.news for hint in await inbox.new()] == [e.Notice.READY]
 
-    async def test_the_end_of_a_session_wakes_nobody_who_waits(self, family: _Family) -> None:
+    async def test_the_end_of_a_session_wakes_nobody_who_waits(self, family: FamilySession) -> None:
         root = await family.root()
         await family.bear(root, "a")
         await family.settle(root, _WAIT)
@@ -478,17 +482,17 @@ class FamilyContract(QueueSessionBase):
 
     # laws 9 and 10: roots and children
 
-    async def test_a_full_queue_takes_children(self, family: _Family) -> None:
+    async def test_a_full_queue_takes_children(self, family: FamilySession) -> None:
         await family.put(e.NewTask(b"root"), max_size=1)
         root = await family.take_one()
         assert len(await family.bear(root, "a", "b")) == 2
 
-    async def test_a_full_group_takes_children(self, family: _Family) -> None:
+    async def test_a_full_group_takes_children(self, family: FamilySession) -> None:
         await family.do(set_groups("jobs", group_size=1))
         root = await family.root(e.NewTask(b"root", group="g"))
         assert len(await family.bear(root, "a", "b", group="g")) == 2
 
-    async def test_a_group_of_children_is_apart(self, family: _Family) -> None:
+    async def test_a_group_of_children_is_apart(self, family: FamilySession) -> None:
         await family.do(set_groups("jobs", group_limit=1))
         root = await family.root(e.NewTask(b"root", group="g"))
         (first, _) = await family.bear(root, "a", "b", group="g")
@@ -501,7 +505,7 @@ class FamilyContract(QueueSessionBase):
         assert (await family.browse("dead"))[0].group == "\0g"
         assert (await family.recount()).groups == 2
 
-    async def test_groups_of_children_take_turns_with_all_others(self, family: _Family) -> None:
+    async def test_groups_of_children_take_turns_with_all_others(self, family: FamilySession) -> None:
         await family.do(set_groups("jobs", weights=(("\0g", 2.0),)))
         root = await family.root()
         await family.put(*(e.NewTask(b"r", group="g"),) * 3)
@@ -510,7 +514,7 @@ class FamilyContract(QueueSessionBase):
         groups = [task.group for task in await family.take(10)]
         assert groups == ["\0g", "\0g", "\0h", "g", "\0g", "\0g", "\0h", "g", "\0g", "g"]
 
-    async def test_an_ordered_group_holds_no_child_of_another_root_back(self, family: _Family) -> None:
+    async def test_an_ordered_group_holds_no_child_of_another_root_back(self, family: FamilySession) -> None:
         await family.do(set_groups("jobs", group_limit=1))
         await family.put(e.NewTask(b"root", group="g"), e.NewTask(b"root", group="h"))
         first, second = await family.take(2)
@@ -522,7 +526,7 @@ class FamilyContract(QueueSessionBase):
             await family.settle(child)
         assert [task.id for task in await family.take(3)] == [first.id, second.id]
 
-    async def test_a_child_holds_no_group(self, family: _Family) -> None:
+    async def test_a_child_holds_no_group(self, family: FamilySession) -> None:
         await family.do(set_groups("jobs", group_limit=1))
         root = await family.root()
         await family.bear(root, "a", "b", "c", group="g")
@@ -545,7 +549,7 @@ class FamilyContract(QueueSessionBase):
         await family.recount()
 
     async def test_a_root_that_is_replaced_holds_its_group_until_its_children_have_ended(
-        self, family: _Family
+        self, family: FamilySession
     ) -> None:
         await family.do(set_groups("jobs", group_limit=1))
         root = await family.root(e.NewTask(b"root", key="k", group="g"))
@@ -563,12 +567,12 @@ class FamilyContract(QueueSessionBase):
         "task", [e.NewTask(b"", key="k"), e.NewTask(b"", expires=1.0), e.NewTask(b"", group="g")]
     )
     async def test_a_child_has_no_key_no_expiry_and_no_group_of_roots(
-        self, family: _Family, task: e.NewTask
+        self, family: FamilySession, task: e.NewTask
     ) -> None:
         with pytest.raises(ValueError, match="as children"):
             e.PutChildren("jobs", 1, 1, "jobs", ("a",), (task,))
 
-    async def test_there_are_only_so_many_children(self, family: _Family) -> None:
+    async def test_there_are_only_so_many_children(self, family: FamilySession) -> None:
         root = await family.root()
         await family.bear(root, "a")
         assert await family.bear_some(root, "b", "c", most=2) == e.TooMany(2)
@@ -576,7 +580,7 @@ class FamilyContract(QueueSessionBase):
         assert await family.bear_some(root, "b", "c", most=2) == e.TooMany(2)
         await family.bear(root, "a", "c", most=2)
 
-    async def test_there_are_only_so_many_levels(self, family: _Family) -> None:
+    async def test_there_are_only_so_many_levels(self, family: FamilySession) -> None:
         task = await family.root()
         for _ in range(32):
             await family.bear(task, "a")
@@ -584,7 +588,7 @@ class FamilyContract(QueueSessionBase):
         with pytest.raises(EngineError, match="32 levels"):
             await family.bear_some(task, "a")
 
-    async def test_an_ordered_group_waits_for_a_root_that_waits(self, family: _Family) -> None:
+    async def test_an_ordered_group_waits_for_a_root_that_waits(self, family: FamilySession) -> None:
         await family.do(set_groups("jobs", group_limit=1))
         root = await family.root(e.NewTask(b"root", group="g"))
         await family.put(e.NewTask(b"next", group="g"))
@@ -598,14 +602,16 @@ class FamilyContract(QueueSessionBase):
         await family.settle(again)
         assert (await family.take_one()).payload == b"next"
 
-    async def test_a_root_with_entries_does_not_expire(self, family: _Family, advance: Advance) -> None:
+    async def test_a_root_with_entries_does_not_expire(self, family: FamilySession, advance: Advance) -> None:
         root = await family.root(e.NewTask(b"root", expires=0.05))
         await family.do(e.SetEntry("jobs", root.id, root.token, "v", b"x"))
         await family.settle(root, e.Verdict.GIVE_BACK)
         await advance(0.1)
         assert await family.state(root.id) == "waiting"
 
-    async def test_replacing_a_root_with_children_puts_another_and_cancels_it(self, family: _Family) -> None:
+    async def test_replacing_a_root_with_children_puts_another_and_cancels_it(
+        self, family: FamilySession
+    ) -> None:
         root = await family.root(e.NewTask(b"root", key="k"))
         await family.bear(root, "a")
         child = await family.take_one()
@@ -616,7 +622,7 @@ class FamilyContract(QueueSessionBase):
         assert await family.state(root.id) == "cancelled"
         assert (await family.take_one()).id == new
 
-    async def test_replacing_a_root_without_children_drops_its_entries(self, family: _Family) -> None:
+    async def test_replacing_a_root_without_children_drops_its_entries(self, family: FamilySession) -> None:
         root = await family.root(e.NewTask(b"root", key="k"))
         await family.do(e.SetEntry("jobs", root.id, root.token, "v", b"x"))
         await family.settle(root, e.Verdict.GIVE_BACK)
@@ -627,7 +633,9 @@ class FamilyContract(QueueSessionBase):
 
     # law 13: a value is progress
 
-    async def test_no_failure_before_a_value_counts_and_silent_deliveries_do(self, family: _Family) -> None:
+    async def test_no_failure_before_a_value_counts_and_silent_deliveries_do(
+        self, family: FamilySession
+    ) -> None:
         root = await family.root()
         await family.settle(root, _RETRY)
         again = await family.take_one()
@@ -648,7 +656,7 @@ class FamilyContract(QueueSessionBase):
 
     # law 12: signals
 
-    async def test_a_signal_wakes_who_waits_for_it(self, family: _Family) -> None:
+    async def test_a_signal_wakes_who_waits_for_it(self, family: FamilySession) -> None:
         root = await family.root()
         await family.settle(root, e.Verdict.WAIT_FOR, b"v")
         assert await family.do(e.SetEntry("jobs", root.id, 0, "w", b"x")) is e.Reply.OK
@@ -657,14 +665,14 @@ class FamilyContract(QueueSessionBase):
         assert (await family.take_one()).entries == 2
         assert await family.do(e.SetEntry("jobs", root.id + 1, 0, "v", b"x")) is e.Reply.UNKNOWN
 
-    async def test_who_waits_for_a_signal_is_cancelled_at_once(self, family: _Family) -> None:
+    async def test_who_waits_for_a_signal_is_cancelled_at_once(self, family: FamilySession) -> None:
         root = await family.root()
         await family.settle(root, e.Verdict.WAIT_FOR, b"v")
         assert await family.do(e.Move("jobs", (root.id,), "cancelled")) == e.MovedCount(1)
         assert await family.state(root.id) == "cancelled"
 
     async def test_a_signal_that_does_not_come_in_time_is_expired(
-        self, family: _Family, advance: Advance
+        self, family: FamilySession, advance: Advance
     ) -> None:
         root = await family.root()
         await family.settle(root, e.Verdict.WAIT_FOR, b"v", delay=0.05)
@@ -673,7 +681,7 @@ class FamilyContract(QueueSessionBase):
         assert late == e.Entry("v", "signal", "expired")
         assert (await family.take_one()).id == root.id
 
-    async def test_nothing_is_left_of_a_family(self, family: _Family) -> None:
+    async def test_nothing_is_left_of_a_family(self, family: FamilySession) -> None:
         root = await family.root()
         await family.bear(root, *(f"{i}" for i in range(e.SWEEP_STEPS)))
         (found,) = (await family.do.page(e.Scan(e.TASK, "jobs", only=str(root.id)))).rows

@@ -956,6 +956,39 @@ async def use_an_entry(d: Draw) -> None:
         await d.walk.look_at_entries(queue, task, d.number(1, 3))
 
 
+async def undo_in_the_end(d: Draw) -> None:
+    """Tasks name releases, undo or keep some of them, and end in any way; the releases do too."""
+    session, queue, to = d.session(), d.queue(), d.queue()
+    key = d.one_of((None, "d1"))
+    root = e.NewTask(b"x", key=key, group=_group(d), on_duplicate="replace", deadline=_deadline(d))
+    await _put(d, session, queue, e.PutRequest("m", (root,), wait=False))
+    for at in (queue, to, to, queue, to, to):
+        for task in await _exchange(d, session, at, (), d.number(1, 3), max_deliveries=d.one_of((2, 20))):
+            for _ in range(d.number(0, 2)):
+                await d.walk.send(_name_releases(d, at, task.id, task.token, to))
+            if d.number(0, 3) == 0:
+                await d.walk.send(_put_children(d, at, task.id, task.token))
+            if d.flag():
+                change, name = d.one_of(("begin", "keep")), d.one_of(_ENTRIES)
+                await d.walk.send(e.SetEntry(at, task.id, task.token, name, change=change))
+            if d.number(0, 3) == 0:
+                await one_task(d)
+            if d.number(0, 4):
+                await _exchange(d, session, at, (_settle_with_family(d, task.id, task.token),), wait=d.flag())
+            await d.walk.look_at_entries(at, task.id, d.number(1, 3))
+        if d.number(0, 3) == 0:
+            await d.walk.advance(d.one_of((1 / 64, 1.0, d.duration())))
+    await d.walk.send(_move(d, d.queue(), "dead", "waiting"))
+
+
+def _name_releases(d: Draw, queue: str, task: int, token: int, to: str) -> e.PutChildren:
+    names = tuple(sorted(set(d.some(1, 4, lambda: d.one_of(_ENTRIES)))))
+    payload, group = d.one_of((b"x", b"x", b"y")), _group_of_children(d)
+    tasks = tuple(e.NewTask(payload, d.number(-1, 1), group=group, deadline=_deadline(d)) for _ in names)
+    held = d.one_of(("end", "unless_done"))
+    return e.PutChildren(queue, task, token, to, names, tasks, d.one_of((2, 100, 100)), held, d.flag())
+
+
 async def wait_for_a_signal(d: Draw) -> None:
     """A task waits for an entry, which comes before, in time, or too late."""
     session, queue = d.session(), d.queue()
@@ -1064,6 +1097,7 @@ FAMILIES: dict[str, tuple[Step, ...]] = {
     "counters": _ALWAYS + _COUNTERS,
     "tasks": _ALWAYS + _TASKS,
     "families": _ALWAYS + _FAMILIES,
+    "releases": (*_ALWAYS, *(undo_in_the_end,) * 8, *_FAMILIES),
     "all": (*_ALWAYS, *_HOLDS, *_CLAIMS, *_COUNTERS, *_TASKS, batch),
 }
 """The steps of a walk, by what it is about."""

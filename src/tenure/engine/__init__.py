@@ -127,6 +127,7 @@ from ._families import (
     PutChildren as PutChildren,
     SetEntry as SetEntry,
     TooMany as TooMany,
+    refuse_releases as refuse_releases,
 )
 from ._handlers import OPERATIONS as OPERATIONS, handlers as handlers
 from ._holds import (
@@ -154,6 +155,7 @@ from ._rules import (
     GoesBack as GoesBack,
     Waits as Waits,
     after_verdict as after_verdict,
+    as_letter as as_letter,
     how_many_to_forget as how_many_to_forget,
     without_verdict as without_verdict,
 )
@@ -206,6 +208,7 @@ from ._tasks import (
     Leave as Leave,
     Move as Move,
     MovedCount as MovedCount,
+    Named as Named,
     NewTask as NewTask,
     OnDuplicate as OnDuplicate,
     Outcome as Outcome,

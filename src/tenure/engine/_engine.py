@@ -37,6 +37,9 @@ class Engine(Protocol):
     families: bool = False
     """True if the engine knows children, entries and signals of tasks (`PutChildren`, `SetEntry`, `ENTRIES`)."""
 
+    releases: bool = False
+    """True if the engine knows releases: `PutChildren.held`, and `SetEntry.change`."""
+
     response_timeout: float = RESPONSE_TIMEOUT
     """Seconds for which a call waits that waits for an answer alone; a server that is silent for as long is gone."""
 

@@ -44,6 +44,19 @@ The laws, with a *try* as what a verdict of DONE, RETRY or DEAD ends:
 13. A value is progress: with it, no failure of the task is on record any more. Its number of deliveries without a
    verdict stays.
 
+14. A *release* is a child that is named before there is anything to release. It is "held": in no order, without a
+   clock of its own, and its owner does not wait for it. It begins when its owner would end, in the step in which the
+   verdict is stored, or the last child has ended: the last named first, each after the end of the former. Those named
+   `together` that follow one another are unfinished together, at most `SWEEP_STEPS`. The end of the last one applies
+   the verdict. No interruption and no end of a try begins a release; "begin" does, and waits for the children.
+15. A release that ends in another way than "done" is a dead letter. It changes nothing of its owner, and its entry does
+   not go with a try. Sweeps, the deadline of its owner and a purge pass it by; `Move` by its id does not. Made ready
+   again, the letter tells nobody.
+16. A release `unless_done` is "dropped", and leaves no record, if its owner is done by a verdict of the delivery
+   that has named it last. A release that is "kept" earlier leaves its entry.
+17. A dead task of which a release has begun is made ready in another life: entries that were written since the first
+   naming are gone, but for signals. "replace" takes a task with held releases for a leased one.
+
 A family costs its task one flag: nothing of this is read for a task without one.
 """
 
@@ -51,9 +64,11 @@ from __future__ import annotations
 
 from typing import Literal
 
+from tenure.errors import EngineError
+
 from ._answers import CAP, Operation, Reply
 from ._scan import Index, Page
-from ._tasks import OF_CHILDREN, Accepted, NewTask
+from ._tasks import OF_CHILDREN, Accepted, Named, NewTask
 from ._value import value
 
 MOST_ENTRIES = 10_000
@@ -78,12 +93,13 @@ class Entry:
 
     A value has the state "done", and a signal "done", or "expired" if it did not come in time. A child is "unfinished"
     or has the state in which it ended; `value` is then its result, error or reason. A child has a `queue` and an `id`.
+    A release is such a child, and also "held", "kept" or "dropped"; it ends as "done" or "dead".
     `swept`: the cancellation of the child came from its parent's family, and not from outside. `ended` is the number of
     its end among the ends of the task's children; 0 before it.
     """
 
     name: str
-    kind: Literal["value", "signal", "child"]
+    kind: Literal["value", "signal", "child", "release"]
     state: str
     value: bytes = b""
     queue: str = ""
@@ -107,11 +123,15 @@ class TooMany:
 
 
 @value
-class PutChildren(Operation[Accepted | Entry | TooMany | Reply]):
+class PutChildren(Operation[Accepted | Named | Entry | TooMany | Reply]):
     """Put tasks into the queue `to` as children of the leased task `id` of the queue `key`; all, or none.
 
     -> Accepted (the ids), Entry (the first of these names that is of no child), TooMany, REFUSED (stale token),
     REQUESTED (put nothing: cancel the task), MORE
+
+    `held` tasks are releases, which begin when their owner ends ("end"), or when it does not end as done. The answer is
+    then Named, or the Entry of a release with another target, or another payload as long as that is on record. Their
+    `deadline` counts from their beginning, and they have no `delay`.
 
     `names` are the names of the entries. For a name that is there, the task is not put, and the answer has the id of
     the first task. The name of a group begins with `OF_CHILDREN`. Raises `ValueError` for more than `CAP` tasks, for
@@ -130,6 +150,8 @@ class PutChildren(Operation[Accepted | Entry | TooMany | Reply]):
     names: tuple[str, ...]
     tasks: tuple[NewTask, ...]
     most: int = 1_000
+    held: Literal["", "end", "unless_done"] = ""
+    together: bool = False
 
     def __post_init__(self) -> None:
         if len(self.tasks) > CAP:
@@ -140,14 +162,18 @@ class PutChildren(Operation[Accepted | Entry | TooMany | Reply]):
             raise ValueError("tasks must have no key and no expiry as children")
         if any(task.group and not task.group.startswith(OF_CHILDREN) for task in self.tasks):
             raise ValueError(f"tasks must have groups that begin with {OF_CHILDREN!r} as children")
+        if self.held and any(task.delay for task in self.tasks):
+            raise ValueError("tasks must have no delay as releases")
 
 
 @value
 class SetEntry(Operation[Entry | TooMany | Reply]):
-    """Store a value of a leased task, or with the token 0 a signal for an unfinished task.
+    """Store a value of a leased task, or with the token 0 a signal for an unfinished task; or `change` a release.
+
+    A release that is held begins now ("begin"), or never ("keep"), also if its owner is to stop.
 
     -> OK, Entry (the entry that is there), TooMany, REFUSED (stale token), REQUESTED (stored nothing: cancel the task),
-    UNKNOWN (a signal for a task that is not there), MORE
+    UNKNOWN (a signal for a task that is not there, a change of no release), CHILDREN (unfinished: nothing begins), MORE
 
     No `Exchange` or `Move` will do: both settle or move tasks, and neither answers with the value that is there.
     """
@@ -157,3 +183,10 @@ class SetEntry(Operation[Entry | TooMany | Reply]):
     token: int
     name: str
     value: bytes = b""
+    change: Literal["", "begin", "keep"] = ""
+
+
+def refuse_releases(operation: PutChildren | SetEntry) -> None:
+    """Raise `EngineError` for what an engine without releases does not know."""
+    if getattr(operation, "held", "") or getattr(operation, "change", ""):
+        raise EngineError("this engine keeps no releases yet: `at_end` needs SQLite, or a store in memory")

@@ -36,6 +36,14 @@ class Ends:
     ttl: float | None
 
 
+def as_letter(ends: Ends) -> Ends:
+    """The end of a release that is not done: a dead letter, for good unless a verdict says how long."""
+    if ends.state == "dead":
+        return ends
+    reasons = {"cancelled": b"cancelled by an operator", "expired": b"its deadline has passed"}
+    return Ends("dead", ends.attempts, reasons.get(ends.state) or ends.result, None)
+
+
 @value
 class GoesBack:
     """The task returns to the order: ready after `delay` seconds, or at its old place (None)."""

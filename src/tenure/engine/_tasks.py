@@ -103,6 +103,13 @@ class Accepted:
 
 
 @value
+class Named(Accepted):
+    """The result for each release: its id and its state, "held" if it was not there before."""
+
+    states: tuple[str, ...] = ()
+
+
+@value
 class Put(Operation["PutAnswer | Reply"]):
     """Put tasks, several callers' at once, in the order given. -> PutAnswer, GONE, MORE
 
@@ -308,9 +315,9 @@ class Move(Operation["MovedCount | Reply"]):
       groups is as if the changed task were put and the task then removed: it is as if the task had been put like this
       in the first place, its group may start anew, and no limit holds it up. A new payload alone moves nothing.
     - to "waiting": dead tasks become ready, with no attempts and deliveries on record. `max_size` does not limit it. A
-      dead task whose key another one has stays dead, and so does a child.
-    - to "purged": tasks that are waiting, delayed or dead are deleted; tasks that are done, discarded, cancelled or
-      expired are forgotten.
+      dead task whose key another one has stays dead, and so does a child, but for a release.
+    - to "purged": tasks that are waiting, delayed or dead are deleted, releases only if they are dead;
+      tasks that are done, discarded, cancelled or expired are forgotten.
 
     Tasks in other states stay. Raises `ValueError` for more than `CAP` ids, and for a change of tasks that are not
     moved to "delayed".
@@ -459,7 +466,7 @@ class QueueCounts:
     none); `cursors` are the stored (name, value) pairs; `now` is the engine's
     time, in seconds since 1970 in UTC; `starts_in` is how
     many seconds remain until the next task may start, `held_off` the same if the queue is held off for so long, else 0;
-    `max_size`, `rate` and `group_rate` are as in `Settings`.
+    `max_size`, `rate` and `group_rate` are as in `Settings`; `held` releases have not begun, and are not put yet.
     """
 
     put: int
@@ -488,6 +495,7 @@ class QueueCounts:
     rate: Rate | None = None
     group_rate: Rate | None = None
     held_off: float = 0.0
+    held: int = 0
 
     @property
     def known(self) -> bool:

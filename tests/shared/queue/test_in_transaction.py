@@ -38,7 +38,7 @@ from tenure import (
     Worker,
     WorkQueue,
 )
-from tenure.engine import Complete, Reply, Settle, Verdict
+from tenure.engine import Complete, GetResult, NewTask, PutChildren, Reply, Settle, Verdict
 from tenure.engines.memory import MemoryEngine
 from tenure.engines.sqlite import SqliteEngine
 from tenure.errors import PayloadTooLarge
@@ -115,6 +115,23 @@ async def test_a_task_with_unfinished_children_is_not_completed(queue, connect):
         assert await queue.result(task_id) == "parent"
         group.cancel_scope.cancel()
     assert len(refused) == 1
+
+
+async def test_the_commit_begins_the_releases_of_a_task(store, engine, queue, connect):
+    db = connect()
+    await queue.put("owner")
+    async with queue.take() as task:
+        to, names, tasks = WorkQueue(store, "undo").key, ("x",), (NewTask(b""),)
+        await engine.execute([PutChildren(queue.key, task.id, task.token, to, names, tasks, held="end")])
+        with contextlib.suppress(ZeroDivisionError), db:
+            task.complete_in_sync(db)
+            raise ZeroDivisionError
+        assert (await WorkQueue(store, "undo").statistics()).waiting == 0
+        with db:
+            task.complete_in_sync(db)
+    (left,) = await engine.execute([GetResult(queue.key, task.id)])
+    assert left.state == "ending"
+    assert (await WorkQueue(store, "undo").statistics()).waiting == 1
 
 
 @pytest.fixture

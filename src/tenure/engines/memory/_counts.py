@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 import tenure.engine as e
-from tenure.engines.rules import Cursors
+from tenure.engines.rules import HELD, Cursors
 
 from ._queue import MemoryQueue, MemoryQueues
 from ._state import MemoryState
@@ -36,7 +36,7 @@ class Counts:
             waiting, delayed, leased = states["waiting"], states["delayed"], states["leased"]
             suspended, ending = states["suspended"], states["ending"]
             dead = queue.records.count("dead")
-            groups = len({task.group for task in queue.tasks.values()} - {""})
+            groups = len({task.group for task in queue.tasks.values() if task.place != HELD} - {""})
         return queue.counts(
             waiting=waiting,
             delayed=delayed,

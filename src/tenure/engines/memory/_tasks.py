@@ -11,6 +11,7 @@ import tenure.engine as e
 from tenure.engines.rules import (
     DELAYED,
     FAMILIES,
+    HELD,
     LEASED,
     SHOWN,
     WAITING,
@@ -72,7 +73,8 @@ class MemoryTaskRows:
         queue.tasks[task.id] = task
         if task.key is not None:
             queue.keys[task.key] = task.id
-        queue.enter(task)
+        if task.place != HELD:
+            queue.enter(task)
 
     def update(self, queue: MemoryQueue, task: MemoryTask, **fields: Any) -> None:
         session = task.session

@@ -12,6 +12,7 @@ from ._values import Argument, Blobs, name, text
 
 
 def _put_children(op: e.PutChildren) -> tuple[Argument, ...]:
+    e.refuse_releases(op)
     return (
         name(op.key),
         op.id,
@@ -21,6 +22,11 @@ def _put_children(op: e.PutChildren) -> tuple[Argument, ...]:
         new_tasks(op.tasks),
         op.most,
     )
+
+
+def _set_entry(op: e.SetEntry) -> tuple[Argument, ...]:
+    e.refuse_releases(op)
+    return name(op.key), op.id, op.token, name(op.name), op.value
 
 
 def entry(row: Row) -> e.Entry:
@@ -41,5 +47,5 @@ def _answer(rows: Sequence[Row]) -> e.Accepted | e.Entry | e.TooMany | e.Reply:
 
 FAMILIES: Codecs = {
     e.PutChildren: PostgresCodec("put_children", _put_children, _answer),
-    e.SetEntry: PostgresCodec("set_entry", answer=_answer),
+    e.SetEntry: PostgresCodec("set_entry", _set_entry, _answer),
 }

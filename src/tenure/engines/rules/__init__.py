@@ -14,7 +14,7 @@ from ._groups import Group, Groups, GroupSettings, Turn
 from ._holds import HOLDS, LINES, UNSERVED
 from ._names import decoded_name, encoded_name
 from ._pages import Position, page_of, place_in
-from ._queues import DELAYED, ENDING, LEASED, SETTINGS, SUSPENDED, WAITING, Queue
+from ._queues import DELAYED, ENDING, HELD, LEASED, SETTINGS, SUSPENDED, WAITING, Queue
 from ._rates import LIMITER_WAITERS, LIMITERS
 from ._room import PRODUCERS
 from ._rows import SHOWN, Owner, Task, shown_state
@@ -35,6 +35,7 @@ __all__ = (
     "DELAYED",
     "ENDING",
     "FAMILIES",
+    "HELD",
     "LAYOUTS",
     "LEASED",
     "SETTINGS",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import tenure.engine as e
 
 from ._families import Families, forget_family
-from ._queues import LEASED, WAITING, Queue, Queues
+from ._queues import HELD, LEASED, WAITING, Queue, Queues
 from ._rows import Task, TaskRows, shown_state
 from ._settling import Settling
 from ._state import State
@@ -57,12 +57,16 @@ class Admin:
         )
 
     def _move_unfinished(self, queue: Queue, task: Task, op: e.Move) -> bool:
+        if task.place == HELD:
+            return False
         if op.to == "cancelled":
             self._settling.cancel(queue, task, op.ttl)
             return True
         if op.to == "waiting" or task.place >= LEASED:
             return False
         if op.to == "purged":
+            if task.kin and self._families.is_release(queue, task.id):
+                return False
             self._settling.end_untaken(queue, task, "purged", None)
         elif op.moves:
             self._postpone(queue, task, op)
@@ -93,7 +97,7 @@ class Admin:
             owner = self._rows.owners(queue, {record.key}).get(record.key)
             if owner is not None and owner.id != record.id:
                 return False
-        self._families.end_try(queue, record.id)
+        self._families.live_again(queue, record.id)
         queue.dead -= 1
         queue.live += 1
         if record.group:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import tenure.engine as e
 from tenure.errors import EngineError
 
-from ._queues import ENDING, LEASED, SUSPENDED, Queue, Queues
+from ._queues import ENDING, HELD, LEASED, SUSPENDED, Queue, Queues
+from ._releases import Releases
 from ._rows import Task, TaskRows, earlier
 from ._settling import Settling
 from ._state import Moment, State
@@ -31,6 +32,11 @@ class Family:
     begin with `prefix`. A task that is ending keeps its verdict in `ending`, `result` and `ttl`. A sweep of the names
     that begin with `swept` has come to `swept_to`.
     `over`: the task has ended, and its entries are to be forgotten.
+
+    Of its entries, `held` are releases that have not begun; entries that are written once one was `named` bear `life`,
+    which is another one after a death in which a release `ran`. The releases of the delivery `dropped` are handed
+    over; the last one that began may have others `beside` it. A `release` has `seconds` for its work, and tells its
+    owner once: `told`.
     """
 
     queue: str
@@ -56,11 +62,23 @@ class Family:
     swept_to: str = ""
     sweeps: bool = False
     over: bool = False
+    held: int = 0
+    life: int = 1
+    named: bool = False
+    ran: bool = False
+    dropped: int = 0
+    beside: bool = False
+    release: bool = False
+    told: bool = False
+    seconds: float | None = None
 
 
 @dataclass(slots=True)
 class Entry:
-    """An entry of a task, of the try `tries`: in which it was written, or the child ended, as the `ended`th."""
+    """An entry of a task, of the try `tries`: in which it was written, or the child ended, as the `ended`th.
+
+    It is there in any `life` for 0. A release that is `held`, and `unless_done`, was named last under `token`.
+    """
 
     queue: str
     task: int
@@ -75,6 +93,11 @@ class Entry:
     failed: bool = False
     ended: int = 0
     tries: int = 0
+    life: int = 0
+    held: bool = False
+    unless_done: bool = False
+    together: bool = False
+    token: int = 0
 
 
 _OF_TASK = ("queue", "task")
@@ -93,10 +116,11 @@ ENTRIES = Layout(
     name=Order(_OF_TASK, ("name",)),
     unfinished=Order(_OF_TASK, ("name",), when=("unfinished", True)),
     failed=Order((*_OF_TASK, "tries"), ("name",), when=("failed", True)),
+    held=Order(_OF_TASK, ("child",), when=("held", True)),
 )
 
 
-class Families:
+class Families(Releases):
     """The families of tasks."""
 
     def __init__(
@@ -119,8 +143,9 @@ class Families:
             return task
         family = self._family(self._queues.get(op.key), task)
         known = {name: self._entry(family, name) for name in op.names}
-        for entry in known.values():
-            if entry is not None and entry.kind != "child":
+        kind, held = ("release", True) if op.held else ("child", False)
+        for entry, spec in zip(known.values(), op.tasks, strict=True):
+            if entry is not None and (entry.kind != kind or (held and self._differs(entry, op.to, spec))):
                 return _shown(entry)
         new = [name for name, entry in known.items() if entry is None]
         more = sum(self._entries.get(op.key, op.id, name) is None for name in new)
@@ -130,7 +155,11 @@ class Families:
         if new and family.depth >= e.DEEPEST:
             raise EngineError(f"task {op.id} is {e.DEEPEST} levels below its root and can have no children")
         family.total += more
-        family.unfinished += len(new)
+        if held:
+            family.held += len(new)
+            family.named = True
+        else:
+            family.unfinished += len(new)
         self._families.save(family)
         to: Queue = self._queues.get(op.to)
         to.groups.read({spec.group for spec in op.tasks if spec.group})
@@ -139,30 +168,47 @@ class Families:
         for name, spec in zip(op.names, op.tasks, strict=True):
             if (entry := known[name]) is not None:
                 ids.append(entry.child)
+                if held:
+                    entry.token = op.token
+                    self._entries.save(entry)
                 continue
             child = self._state.token()
-            ready_at = self._state.after(spec.delay)
-            to.put += 1
-            to.live += 1
-            if spec.group:
-                to.groups.count_in(spec.group, to.waiting)
-            place = to.enqueue(child, spec.group, ready_at, self._state.moment)
-            own = None if spec.deadline is None else self._state.after(spec.deadline)
-            deadline = earlier(own, task.deadline)
-            self._rows.add(to, child, spec, place, ready_at, deadline, deadline, kin=True)
-            self._families.save(Family(to.name, child, op.key, op.id, name, family.depth + 1))
-            entry = Entry(op.key, op.id, name, "child", "unfinished", b"", to.name, child, tries=family.tries)
-            entry.unfinished = True
+            its = Family(to.name, child, op.key, op.id, name, family.depth + 1, release=held)
+            entry = Entry(op.key, op.id, name, kind, "held", b"", to.name, child, tries=family.tries)
+            entry.held, entry.unfinished, entry.life = held, not held, _life(family)
+            if held:
+                to.held += 1
+                self._rows.add(to, child, spec, HELD, self._state.moment, None, None, kin=True)
+                its.seconds = spec.deadline
+                entry.unless_done, entry.together = op.held == "unless_done", op.together
+                entry.token = op.token
+            else:
+                ready_at = self._state.after(spec.delay)
+                to.put += 1
+                to.live += 1
+                if spec.group:
+                    to.groups.count_in(spec.group, to.waiting)
+                place = to.enqueue(child, spec.group, ready_at, self._state.moment)
+                own = None if spec.deadline is None else self._state.after(spec.deadline)
+                deadline = earlier(own, task.deadline)
+                self._rows.add(to, child, spec, place, ready_at, deadline, deadline, kin=True)
+                entry.state = "unfinished"
+            self._families.save(its)
             self._write(entry)
             ids.append(child)
         if new:
             self._takers.offer(to, to.takeable - takeable)
             self._takers.offer_sooner(to, due)
+        if held:
+            states = ["held" if entry is None else entry.state for entry in known.values()]
+            return e.Named(tuple(ids), tuple(states))
         return e.Accepted(tuple(ids))
 
     def set_entry(self, op: e.SetEntry) -> e.Entry | e.TooMany | e.Reply:
         queue = self._queues.find(op.key)
         task: Task | e.Reply | None
+        if op.change:
+            return self._change(op)
         if op.token:
             task = self._leased(op.key, op.id, op.token)
         else:
@@ -180,6 +226,17 @@ class Families:
             self._rows.update(queue, task, attempts=0, deliveries=task.deliveries - task.attempts)
         self._set(queue, family, op.name, "value" if op.token else "signal", "done", op.value)
         return e.Reply.OK
+
+    def _change(self, op: e.SetEntry) -> e.Entry | e.Reply:
+        """Undo or keep what a release is for."""
+        task = self._leased(op.key, op.id, op.token, is_to_stop=True)
+        if isinstance(task, e.Reply):
+            return task
+        family = self._family(self._queues.get(op.key), task)
+        entry = self._entry(family, op.name)
+        if entry is None or entry.kind != "release":
+            return e.Reply.UNKNOWN
+        return _shown(entry) if entry.state != "held" else self._change_held(family, entry, op.change)
 
     def entries(self, op: e.Scan[e.Page[e.Entry]]) -> e.Page[e.Entry]:
         """The entries of a task, or of its unfinished children alone."""
@@ -209,10 +266,20 @@ class Families:
         family = self._families.get(queue.name, task)
         return 0 if family is None else family.unfinished
 
-    def is_child(self, queue: Queue, task: int) -> bool:
-        """Return True if a task has a parent."""
+    def is_waited_for(self, queue: Queue, task: int) -> bool:
+        """Return True if a task has unfinished children, or releases that have not begun."""
         family = self._families.get(queue.name, task)
-        return family is not None and bool(family.parent)
+        return family is not None and bool(family.unfinished or family.held)
+
+    def is_child(self, queue: Queue, task: int) -> bool:
+        """Return True if a task has a parent, and is no release."""
+        family = self._families.get(queue.name, task)
+        return family is not None and bool(family.parent) and not family.release
+
+    def is_release(self, queue: Queue, task: int) -> bool:
+        """Return True if a task is a release."""
+        family = self._families.get(queue.name, task)
+        return family is not None and bool(family.release)
 
     def keep(self, queue: Queue, task: Task, follows: e.Ends | e.GoesBack) -> bool:
         """Keep the end of a task in no order, or of its try, until its children have ended; False if it has none."""
@@ -226,8 +293,9 @@ class Families:
             ready_at = self._state.after(follows.delay or 0.0)
             if not family.unfinished:
                 self.end_try(queue, task.id)
-        if not family.unfinished:
+        if not (family.unfinished or (ends.state != _RETRY and family.held)):
             return False
+        family.dropped, family.beside = task.token if ends.state == "done" else 0, False
         family.awaited = family.prefix = ""
         family.ending, family.result, family.ttl = ends.state, ends.result, ends.ttl
         self._families.save(family)
@@ -235,7 +303,10 @@ class Families:
         queue.ending += 1
         self._hold_group(queue, task)
         self._settling.release(queue, task, ENDING, ready_at, ends.attempts, deliveries)
-        self.sweep_from(family, "")
+        if family.unfinished:
+            self.sweep_from(family, "")
+        else:
+            self._go_on(family)
         return True
 
     def end_try(self, queue: Queue, task: int) -> None:
@@ -244,6 +315,15 @@ class Families:
         if family is not None:
             family.tries += 1
             self._families.save(family)
+
+    def live_again(self, queue: Queue, task: int) -> None:
+        """A dead letter is made ready: if a release has run, what came after the first naming is gone."""
+        family = self._families.get(queue.name, task)
+        if family is not None and family.ran:
+            family.life += 1
+            family.named = family.ran = False
+            self._families.save(family)
+        self.end_try(queue, task)
 
     def begin_anew(self, queue: Queue, task: int) -> None:
         """All entries are gone: the task has become another one."""
@@ -281,9 +361,14 @@ class Families:
         family = self._families.get(queue.name, task)
         if family is None:
             return
+        tells = family.parent and not family.told
         if state != "dead":
             forget_family(self._state, queue.name, task)
-        if family.parent:
+        elif family.release:  # it may have been suspended
+            family.told, family.awaited, family.prefix = True, "", ""
+            self._families.save(family)
+            _untime(self._state, self._families, family)
+        if tells:
             self._tell(family, state, result)
 
     def cancel(self, queue: Queue, task: Task, ttl: float | None, state: str) -> None:
@@ -319,6 +404,9 @@ class Families:
             rows = self._entries.some("unfinished", family.queue, family.task, limit=1, after=after)
             if not rows or not rows[0].name.startswith(family.swept):
                 self._families.move(family, sweeps=False)
+                if family.held and not family.unfinished and family.ending not in ("", _RETRY):
+                    self._go_on(family)
+                    break
                 continue
             (entry,) = rows
             family.swept_to, entry.swept = entry.name, True
@@ -357,13 +445,13 @@ class Families:
 
     # inside
 
-    def _leased(self, name: str, task_id: int, token: int) -> Task | e.Reply:
-        """The task, if that is the token of its lease, and it is not to stop."""
+    def _leased(self, name: str, task_id: int, token: int, *, is_to_stop: bool = False) -> Task | e.Reply:
+        """The task, if that is the token of its lease, and it is not to stop unless it may be."""
         queue = self._queues.find(name)
         task = None if queue is None else self._rows.task(queue, task_id)
         if task is None or task.place != LEASED or task.token != token:
             return e.Reply.REFUSED
-        return e.Reply.REQUESTED if task.stop else task
+        return e.Reply.REQUESTED if task.stop and not is_to_stop else task
 
     def _family(self, queue: Queue, task: Task) -> Family:
         """The family of a task, made if need be."""
@@ -392,7 +480,8 @@ class Families:
         """Keep a value or a signal, and wake the task if it waits for that."""
         family.total += 1
         self._families.save(family)
-        self._write(Entry(family.queue, family.task, name, kind, state, value, tries=family.tries))
+        life = 0 if (kind, state) == ("signal", "done") else _life(family)
+        self._write(Entry(family.queue, family.task, name, kind, state, value, tries=family.tries, life=life))
         if name and family.awaited == name:
             self._wake(queue, family)
 
@@ -402,9 +491,9 @@ class Families:
         entry = self._entries.get(child.parent_queue, child.parent, child.name)
         assert family is not None
         assert entry is not None
-        failed = state != "done"
-        family.ends += 1
-        entry.state, entry.value, entry.ended = state, result, family.ends
+        failed = state != "done" and not child.release
+        family.ends += not child.release
+        entry.state, entry.value, entry.ended = state, result, 0 if child.release else family.ends
         self._entries.save(entry)
         self._entries.move(entry, unfinished=False, failed=failed, tries=family.tries)
         family.unfinished -= 1
@@ -412,13 +501,26 @@ class Families:
         queue: Queue = self._queues.get(family.queue)
         task = self._rows.task(queue, family.task)
         assert task is not None
-        if task.place == ENDING and not family.unfinished:
-            self._apply(queue, task, family)
+        if task.place == ENDING:
+            if not family.unfinished or family.beside:
+                self._go_on(family)
         elif task.place == SUSPENDED and not family.awaited:
             if family.unfinished <= family.rest:
                 self._wake(queue, family)
             elif failed and family.prefix and entry.name.startswith(family.prefix):
                 self._sweep_failed(family)
+
+    def _go_on(self, family: Family) -> None:
+        """No child of a task that is ending is unfinished: its releases begin, and then the verdict is applied."""
+        is_final = family.ending != _RETRY
+        if is_final and self._begin_next(family):
+            self.sweep_from(family, "")
+        if family.unfinished or (is_final and family.held):
+            return
+        queue: Queue = self._queues.get(family.queue)
+        task = self._rows.task(queue, family.task)
+        assert task is not None
+        self._apply(queue, task, family)
 
     def _wake(self, queue: Queue, family: Family) -> None:
         """A suspended task goes on."""
@@ -431,7 +533,7 @@ class Families:
         self._go_back(queue, task, min(task.ready_at, self._state.moment))
 
     def _apply(self, queue: Queue, task: Task, family: Family) -> None:
-        """The last child of a task that is ending has ended."""
+        """A task that is ending has neither an unfinished child nor a release left."""
         self._families.move(family, sweeps=False)
         state, family.ending = family.ending, ""
         self._families.save(family)
@@ -495,8 +597,14 @@ def tree_of(family: Family | None) -> tuple[int, str, int]:
     return (0, "", 0) if family is None else (family.parent, family.parent_queue, family.unfinished)
 
 
+def _life(family: Family) -> int:
+    """The life that a new entry bears."""
+    return family.life if family.named else 0
+
+
 def _is_there(entry: Entry, family: Family) -> bool:
-    return entry.tries >= family.born and (not entry.failed or entry.tries == family.tries)
+    is_of_now = entry.tries >= family.born and entry.life in (0, family.life)
+    return is_of_now and (not entry.failed or entry.tries == family.tries)
 
 
 def _shown(entry: Entry) -> e.Entry:

@@ -85,7 +85,7 @@ class Keys:
         owner = self._owners[key]
         if owner is not None and owner.kin and owner.place in (WAITING, DELAYED):
             # it is replaced as if it was suspended if it has children
-            waits = self._families.unfinished(self._queue, owner.id)
+            waits = self._families.is_waited_for(self._queue, owner.id)
             return owner._replace(place=SUSPENDED) if waits else owner
         return owner
 

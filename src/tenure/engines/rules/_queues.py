@@ -11,7 +11,7 @@ from ._groups import Groups
 from ._state import Moment, State
 from ._tables import Layout, Order, Table
 
-WAITING, DELAYED, LEASED, SUSPENDED, ENDING = range(5)
+WAITING, DELAYED, LEASED, SUSPENDED, ENDING, HELD = range(6)
 """The places of a task: in the order of the waiting tasks, in the order of the delayed tasks, in none."""
 
 
@@ -60,6 +60,7 @@ class Queue:
     lasting: int = 0
     suspended: int = 0
     ending: int = 0
+    held: int = 0
     cursors: int = 0
     keep_until: Moment = 0
     groups: Groups = field(init=False)
@@ -81,7 +82,7 @@ class Queue:
     def is_kept(self) -> bool:
         """True if the queue lasts, whatever the time; idle takers aside."""
         keeps = self.live or self.dead or self.lasting or self.producers or self.reserved or self.paused
-        return bool(keeps or self.cursors or self.groups.named)
+        return bool(keeps or self.held or self.cursors or self.groups.named)
 
     def keep_record(self, state: State) -> None:
         """The queue is used: its record, if it has one, lasts for `RECORD_TTL` at least."""
@@ -103,6 +104,7 @@ class Queue:
             paused=bool(self.paused),
             max_size=self.settings.max_size,
             group_counter=groups.unfinished,
+            held=self.held,
             **dict(zip(("starts_in", "held_off"), groups.starts_in(), strict=True)),
             rate=self.settings.rate,
             group_rate=self.settings.group_rate,

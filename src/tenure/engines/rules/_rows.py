@@ -10,7 +10,7 @@ import tenure.engine as e
 
 from ._groups import Turn
 from ._pages import Position
-from ._queues import DELAYED, ENDING, LEASED, SUSPENDED
+from ._queues import DELAYED, ENDING, HELD, LEASED, SUSPENDED
 from ._state import Moment
 
 
@@ -45,7 +45,7 @@ class Task:
         return self.deadline is not None and self.deadline <= now
 
 
-_SHOWN = {LEASED: "leased", SUSPENDED: "suspended", ENDING: "ending"}
+_SHOWN = {LEASED: "leased", SUSPENDED: "suspended", ENDING: "ending", HELD: "held"}
 
 
 def shown_state(task: Task, now: Moment) -> str:

@@ -221,6 +221,8 @@ class Settling:
 
     def end(self, queue: Queue, task: Task, ends: e.Ends, session: Session | None = None) -> None:
         """A task, neither leased nor in an order, has ended, settled by the session if there is one."""
+        if ends.state != "done" and task.kin and self.families.is_release(queue, task.id):
+            ends = e.as_letter(ends)
         state, ttl = self._state, ends.ttl
         self.remove(queue, task.id, task.group)
         queue.count(ends.state)

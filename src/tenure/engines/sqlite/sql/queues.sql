@@ -2,7 +2,7 @@
 -- in: name
 -- out: all columns
 SELECT id, look_at, has_groups, name, paused, revision, live, waiting, delayed, put, done, dead, cancelled, expired,
-  discarded, purged, reserved, producers, takers, stops, ordinal, lasting, suspended, ending, cursors, keep_until
+  discarded, purged, reserved, producers, takers, stops, ordinal, lasting, suspended, ending, held, cursors, keep_until
 FROM queue WHERE name = :name
 
 -- name: The name of a queue.
@@ -19,8 +19,8 @@ INSERT INTO queue (name) VALUES (:name)
 UPDATE queue SET paused = :paused, revision = :revision, live = :live, waiting = :waiting, delayed = :delayed,
   put = :put, done = :done, dead = :dead, cancelled = :cancelled, expired = :expired, discarded = :discarded,
   purged = :purged, reserved = :reserved, producers = :producers, takers = :takers, stops = :stops, ordinal = :ordinal,
-  lasting = :lasting, suspended = :suspended, ending = :ending, cursors = :cursors, keep_until = :keep_until,
-  look_at = :look_at, has_groups = :has_groups
+  lasting = :lasting, suspended = :suspended, ending = :ending, held = :held, cursors = :cursors,
+  keep_until = :keep_until, look_at = :look_at, has_groups = :has_groups
 WHERE id = :id
 
 -- delete: Forget a queue.

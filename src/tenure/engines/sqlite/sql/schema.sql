@@ -74,6 +74,7 @@ CREATE TABLE queue (
   lasting INTEGER NOT NULL DEFAULT 0,
   suspended INTEGER NOT NULL DEFAULT 0,
   ending INTEGER NOT NULL DEFAULT 0,
+  held INTEGER NOT NULL DEFAULT 0,
   cursors INTEGER NOT NULL DEFAULT 0,
   keep_until INTEGER NOT NULL DEFAULT 0,
   look_at INTEGER,
@@ -142,7 +143,7 @@ CREATE INDEX task_group_closed ON task_group (queue, closed_until, name) WHERE c
 -- task_group_idle: The groups without tasks, by the time from which the next one may start.
 CREATE INDEX task_group_idle ON task_group (queue, starts_at) WHERE unfinished = 0
 
--- task: An unfinished task; place 0: waiting, 1: delayed, 2: leased, 3: suspended, 4: ending; kin: it has a family. stop is the rank of the request to cancel it, 0 for one
+-- task: An unfinished task; place 0: waiting, 1: delayed, 2: leased, 3: suspended, 4: ending, 5: held; kin: it has a family. stop is the rank of the request to cancel it, 0 for one
 -- that is superseded; first_put is there if it has a key. Moments are in microseconds of the wall clock, ttls in seconds. A number
 -- beyond 64 bits would come out of JSON as a float. expires is when a task is looked at: when it expires, unless it has begun
 -- by then, or when its deadline passes.

@@ -301,4 +301,4 @@ SELECT (SELECT count(*) FROM task WHERE queue = :queue AND place = 0),
     SELECT group_name FROM task WHERE queue = :queue AND place = 0 AND group_name > x''
     UNION SELECT group_name FROM task WHERE queue = :queue AND place = 1 AND group_name > x''
     UNION SELECT group_name FROM task WHERE queue = :queue AND place = 2 AND group_name > x''
-    UNION SELECT group_name FROM task WHERE queue = :queue AND kin = 1 AND place > 2 AND group_name > x''))
+    UNION SELECT group_name FROM task WHERE queue = :queue AND kin = 1 AND place IN (3, 4) AND group_name > x''))
