@@ -59,7 +59,10 @@ CODECS: Codecs = {
         "family_operations", "accepted entry toomany refused requested", e.PutChildren, arguments=put_children
     ),
     e.SetEntry: codec(
-        "family_operations", "ok entry toomany refused requested unknown", e.SetEntry, arguments=set_entry
+        "family_operations",
+        "ok entry toomany refused requested unknown children",
+        e.SetEntry,
+        arguments=set_entry,
     ),
     e.Exchange: codec("exchange", "exchanged gone", e.Exchange, arguments=exchange, answer=exchanged),
 }

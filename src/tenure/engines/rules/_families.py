@@ -35,7 +35,7 @@ class Family:
 
     Of its entries, `held` are releases that have not begun; entries that are written once one was `named` bear `life`,
     which is another one after a death in which a release `ran`. The releases of the delivery `dropped` are handed
-    over; the last one that began may have others `beside` it. A `release` has `seconds` for its work, and tells its
+    over; the last release to begin may have others `beside` it. A `release` has `seconds` for its work, and tells its
     owner once: `told`.
     """
 
