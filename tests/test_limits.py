@@ -72,6 +72,8 @@ def test_odd_limits_are_refused(options, error, says):
 
 def test_limits_are_told_apart_by_unit_and_time():
     Limits([Limit(60, per=60), Limit(1000, per=3600)])
+    with pytest.raises(ValueError, match="limits must not have two of 'requests' per 1 s"):
+        Limits([Limit(1), Limit(2, unit="requests")])
     with pytest.raises(ValueError, match="limits must not have two of 'requests' per 60 s"):
         Limits([Limit(60, per=60), Limit(50, per=60.0, burst=1)])
     with pytest.raises(TypeError, match=r"must have a limit: write Limit\(100\)"):

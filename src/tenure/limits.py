@@ -49,13 +49,13 @@ _FASTEST = 1e12
 class Limit:
     """A limit: on average at most `rate` of a unit in `per` seconds, and up to `burst` at once after a pause.
 
-    `burst` is `rate` by default, 1 at least.
+    `burst` is `rate` by default, 1 at least; `unit` is "requests".
     """
 
     rate: float
     per: Seconds = 1.0
     burst: float | None = None
-    unit: str = REQUESTS
+    unit: str | None = None
 
     def __post_init__(self) -> None:
         rate, per = check_number("rate", self.rate), check_seconds("per", self.per, least=None)
@@ -65,10 +65,9 @@ class Limit:
                 f"rate must be at most {_FASTEST:g} a second, and bring the burst of {burst:g} back within "
                 f"{LONGEST:g} seconds, not {rate:g} per {per:g} s"
             )
-        for name, value in (("rate", rate), ("per", per), ("unit", check_name("unit", self.unit))):
+        for name, value in (("rate", rate), ("per", per), ("burst", self.burst and burst)):
             object.__setattr__(self, name, value)
-        if self.burst is not None:
-            object.__setattr__(self, "burst", burst)
+        check_name("unit", REQUESTS if self.unit is None else self.unit)
 
     @property
     def most(self) -> float:
@@ -123,7 +122,7 @@ class LimiterState(NamedTuple):
 class Limits:
     """The limits of one limiter, each with a unit and a time of its own.
 
-    A plain number is a cost in the usual unit: "requests", or the only unit that there is.
+    A plain number is a cost in the usual unit: "requests", or the only unit.
     """
 
     def __init__(self, limits: Iterable[Limit]) -> None:
@@ -135,18 +134,19 @@ class Limits:
                 raise TypeError(
                     f"limits must be of tenure.Limit, not {type(limit).__name__}: write Limit(100)"
                 )
-        names = [(limit.unit, limit.per) for limit in self.all]
+        self.each: tuple[str, ...] = tuple(limit.unit or REQUESTS for limit in self.all)
+        names = [(unit, limit.per) for unit, limit in zip(self.each, self.all, strict=True)]
         for unit, per in names:
             if names.count((unit, per)) > 1:
                 raise ValueError(f"limits must not have two of {unit!r} per {per:g} s")
-        self.units: tuple[str, ...] = tuple(dict.fromkeys(limit.unit for limit in self.all))
+        self.units: tuple[str, ...] = tuple(dict.fromkeys(self.each))
         self._last: tuple[type, Cost, tuple[float, ...]] = (type(None), 0.0, ())
         self._usual = REQUESTS if REQUESTS in self.units else self.units[0] if len(self.units) == 1 else None
 
     def __repr__(self) -> str:
         return ", ".join(
-            f"{limit.per_second:g}{'' if limit.unit == REQUESTS else ' ' + limit.unit}/s burst={limit.most:g}"
-            for limit in self.all
+            f"{limit.per_second:g}{'' if unit == REQUESTS else ' ' + unit}/s burst={limit.most:g}"
+            for unit, limit in zip(self.each, self.all, strict=True)
         )
 
     def costs(self, cost: Cost) -> dict[str, float]:
@@ -158,10 +158,10 @@ class Limits:
             costs.update(self.named(cost))
         else:
             costs[self._unit()] = check_number("cost", cost)
-        for limit in self.all:
-            if costs[limit.unit] > limit.most:
+        for unit, limit in zip(self.each, self.all, strict=True):
+            if costs[unit] > limit.most:
                 raise ValueError(
-                    f"cost must be at most the burst of {limit.most:g} {limit.unit}, not {costs[limit.unit]:g}"
+                    f"cost must be at most the burst of {limit.most:g} {unit}, not {costs[unit]:g}"
                 )
         return costs
 
@@ -172,7 +172,7 @@ class Limits:
         if type(cost) is kind and cost == last:
             return amounts
         costs = self.costs(cost)
-        amounts = tuple(costs[limit.unit] for limit in self.all)
+        amounts = tuple(costs[unit] for unit in self.each)
         self._last = (type(cost), dict(cost) if isinstance(cost, Mapping) else cost, amounts)
         return amounts
 
@@ -189,9 +189,9 @@ class Limits:
         """The state of a limiter in which this much of each limit is booked."""
         left = {unit: float("inf") for unit in self.units}
         wait = 0.0
-        for limit, debt in zip(self.all, debts, strict=True):
-            left[limit.unit] = min(left[limit.unit], limit.most - debt)
-            cost = 1.0 if limit.unit == self._usual else 0.0
+        for unit, limit, debt in zip(self.each, self.all, debts, strict=True):
+            left[unit] = min(left[unit], limit.most - debt)
+            cost = 1.0 if unit == self._usual else 0.0
             if cost or self._usual is None:
                 wait = max(wait, (debt + cost - limit.most) / limit.per_second)
         amounts = {unit: 0.0 if held_off > 0 else max(0.0, amount) for unit, amount in left.items()}
@@ -240,7 +240,7 @@ class Spending:
     def ended(self) -> tuple[float, ...]:
         """End the block. Returns how much too much was booked of each limit (negative: too little); empty if none."""
         self._ended = True
-        back = tuple(self._booked[limit.unit] - self.cost[limit.unit] for limit in self._limits.all)
+        back = tuple(self._booked[unit] - self.cost[unit] for unit in self._limits.each)
         return back if any(back) else ()
 
 

@@ -46,8 +46,8 @@ class RateLimiter(AsyncBlock):
     def __init__(self, store: Store, name: str, *limits: Limit) -> None:
         self._limits = Limits(limits)
         self._engine_limits = tuple(
-            e.RateLimit(f"{limit.per!r} {limit.unit}", limit.per_second, limit.most)
-            for limit in self._limits.all
+            e.RateLimit(f"{limit.per!r} {unit}", limit.per_second, limit.most)
+            for unit, limit in zip(self._limits.each, self._limits.all, strict=True)
         )
         self._store = handle = handle_of(store)
         self._key = handle.key("rate", name)
@@ -86,7 +86,7 @@ class RateLimiter(AsyncBlock):
         Cancellation: while waiting, as `acquire`; of the block, a correction is booked nevertheless.
         """
         costs = self._limits.costs(cost)
-        amounts = tuple(costs[limit.unit] for limit in self._limits.all)
+        amounts = tuple(costs[unit] for unit in self._limits.each)
         book = partial(self._acquire, amounts, check_flag("fail_fast", fail_fast))
         return SpendingBlock(self._key, Spending(self._limits, costs), book, self._correct)
 

@@ -182,7 +182,7 @@ def _rate(name: str, limit: Any) -> e.Rate | None:
         return None
     if not isinstance(limit, Limit):
         raise TypeError(f"{name} must be a Limit, such as Limit(100, per=1), not {type(limit).__name__}")
-    if limit.unit != REQUESTS:
+    if limit.unit not in (None, REQUESTS):
         raise ValueError(f"{name} counts tasks, and has no unit: {limit.unit!r}")
     return e.Rate(1 / limit.per_second, limit.most)
 
