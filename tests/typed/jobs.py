@@ -71,7 +71,8 @@ async def wrong_queue(queue: tenure.WorkQueue[int]) -> None:
 async def put_mail(mails: "tenure.WorkQueue[str]", **options: Unpack[tenure.types.PutOptions]) -> None:
     await mails.put("hi", **options)
     await mails.try_put("hi", priority=1, group="ann")
-    tenure.Schedule(mails, "hourly", every=3600, payload="hi", **options)
+    tenure.Schedule(mails, "hourly", every=3600, payload="hi", priority=1, key="a")
+    tenure.Schedule(mails, "hourly", every=3600, payload="hi", at=datetime.now(UTC))  # type: ignore[call-overload]
     tenure.Item("hi", **options)
     await mails.put("hi", prioriti=1)  # type: ignore[call-arg]
     await mails.put("hi", meta="ann")  # type: ignore[arg-type]
