@@ -95,7 +95,7 @@ def slow(postgres_server):
 
 async def test_postgres_gets_it_again_only_when_the_backend_before_is_gone(postgres_server, slow):
     url = f"{postgres_server.url()}{'&' if '?' in postgres_server.url() else '?'}response_timeout=1"
-    async with open_store(url) as store:
+    async with open_store(url, retry=30) as store:
         queue = WorkQueue(store, "jobs")
         async with Lock(store, "x") as lease:
             slow.execute(SLOW_ONCE)
