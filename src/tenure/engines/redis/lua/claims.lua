@@ -212,8 +212,11 @@ local function offer_resource(pool, item, after)
     for _ = 1, 4 do
         local some = call('ZRANGEBYLEX', P .. pool .. ':claiming', after, '+', 'LIMIT', 0, 64)
         for _, member in ipairs(some) do
+            if claims.is_full(item) then
+                break
+            end
             local claimer = claims.read_claimer(pool, sub(member, 33))
-            if not claims.is_full(item) and matches(item.metadata, claimer.where) then
+            if matches(item.metadata, claimer.where) then
                 serve_claimer(pool, item, claimer)
                 has_served = true
             end
