@@ -68,6 +68,76 @@ def test_a_name_that_a_module_does_not_export_is_refused(monkeypatch):
         _scripts.source_of("exchange")
 
 
+PLANTED = {
+    "script": """
+-- not one of these: local plain = require('plain'), require('plain').text
+--[[
+local plain = require('plain')
+require('plain').text
+]]
+local one = require('one')
+local said = {"require('plain').text", 'it\\'s require("plain")', one.name, one.name_of('two')}
+if #said == 4 then
+    said[5] = require('late_one').count(3)
+end
+return said
+""",
+    "one": """
+local one = {}
+one.name = "it's one"
+function one.name_of(name)
+    return name .. '.' .. one.name -- of one.name
+end
+return one
+""",
+    # two that need each other, once they are made
+    "late_one": """
+local late_one = {}
+function late_one.count(number)
+    return number == 0 and 'late_one' or require('late_two').count(number - 1)
+end
+return late_one
+""",
+    "late_two": """
+local late_two = {}
+function late_two.count(number)
+    return number == 0 and 'late_two' or require('late_one').count(number - 1)
+end
+return late_two
+""",
+    "renamed": "local other = require('one')\nreturn other.name\n",
+}
+
+
+@pytest.fixture
+def planted(monkeypatch):
+    cached = (_scripts.exports_of, _scripts._needs_of, _scripts._late_of, _scripts._words_of)
+    text_of = _scripts.text_of
+    monkeypatch.setattr(_scripts, "text_of", lambda name: PLANTED.get(name) or text_of(name))
+    yield
+    for each in cached:
+        each.cache_clear()
+
+
+@pytest.mark.usefixtures("planted")
+def test_what_stands_in_texts_and_comments_is_not_linked(redis_server):
+    source = _scripts.source_of("script")
+    assert redis_server("EVAL", source, 1, "tenure:{0}:", "", 256) == [
+        b"require('plain').text",
+        b'it\'s require("plain")',
+        b"it's one",
+        b"two.it's one",
+        b"late_two",
+    ]
+    assert b"\ndo -- one.lua\n" in source  # an error of the server names a line of this text
+
+
+@pytest.mark.usefixtures("planted")
+def test_a_module_has_its_own_name_where_it_is_needed():
+    with pytest.raises(LookupError, match="renamed needs a module in a way"):
+        _scripts.source_of("renamed")
+
+
 def test_each_name_that_a_module_exports_is_needed_by_another():
     texts = {name: _scripts.text_of(name) for name in NAMES}
     for name in MODULES:

@@ -27,11 +27,12 @@ SCRIPTS = (
 _Names = dict[str, None]  # in an order
 
 _call = re.compile(r"\bcall\('([A-Z]+)'")
-_need = re.compile(r"^( *)(?:local \w+ = )?require\('(\w+)'\)\n", re.MULTILINE)
-_late = re.compile(r"\brequire\('(\w+)'\)\.")
-_word = re.compile(
-    r"--.*|package\.loaded\.(?P<loaded>\w+)"
-    r"|(?:require\('(?P<late>\w+)'\)|(?<![\w.])(?P<module>\w+))\.(?P<name>\w+)|'(?:\\.|[^'\\])*'"
+_word = re.compile(  # with comments and texts, which hold no words
+    r"^(?P<indent> *)(?:local (?P<local>\w+) = (?=require\('(?P=local)'))?require\('(?P<needed>\w+)'\)\n"
+    r"|(?:--)?\[\[(?s:.*?)\]\]|--.*|'(?:\\.|[^'\\])*'" + r'|"(?:\\.|[^"\\])*"'
+    r"|package\.loaded\.(?P<loaded>\w+)"
+    r"|(?:require\('(?P<late>\w+)'\)|(?<![\w.])(?P<module>\w+))\.(?P<name>\w+)|(?P<unknown>\brequire\b)",
+    re.MULTILINE,
 )
 
 
@@ -78,25 +79,25 @@ def exports_of(name: str) -> tuple[str, ...]:
 
 @cache
 def _needs_of(name: str) -> list[str]:
-    return [needed for indent, needed in _need.findall(text_of(name)) if not indent]
+    return [need["needed"] for need in _words_of(name)[1] if not need["indent"]]
 
 
 @cache
 def _late_of(name: str) -> set[str]:
-    return set(_late.findall(text_of(name)))
+    return {word["late"] for word in _words_of(name)[2] if word["late"]}
 
 
 @cache
 def _words_of(name: str) -> tuple[str, list[re.Match[str]], list[re.Match[str]]]:
     """The text of a module without its table; the modules that it needs; what it uses and exports."""
     text = text_of(name).replace(f"\nlocal {name} = {{}}\n", "\n", 1).removesuffix(f"return {name}\n")
-    needs = [*_need.finditer(text)]
-    known = {None, name, *(need[2] for need in needs)}
-    return (
-        text,
-        needs,
-        [word for word in _word.finditer(text) if word["module"] in known and word[0][0] not in "-'"],
-    )
+    found = [*_word.finditer(text)]
+    needs = [word for word in found if word["needed"]]
+    known = {name, *(need["needed"] for need in needs)}
+    words = [word for word in found if word["loaded"] or word["late"] or word["module"] in known]
+    if any(word["unknown"] for word in found):
+        raise LookupError(f"{name} needs a module in a way that the linker does not know")
+    return text, needs, words
 
 
 def _with_needs(names: list[str], known: _Names) -> _Names:
@@ -131,7 +132,7 @@ class _Linker:
 
     def linked(self) -> str:
         """The text of the script."""
-        begin = next((need.start() for need in _need.finditer(text_of(self._name)) if not need[1]), 0)
+        begin = next((need.start() for need in _words_of(self._name)[1] if not need["indent"]), 0)
         first = _with_needs(["numbers"], {}) if "numbers" in self._at_once else {}
         others = {name: None for name in self._at_once if name not in first}
         made = [
@@ -152,7 +153,7 @@ class _Linker:
         """The locals for the exports of these modules, and each of the modules in a block."""
         exports = [f"{name}__{export}" for name in names for export in exports_of(name)]
         declared = [f"local {', '.join(exports)}"] if exports else []
-        return "\n".join((*declared, *(f"do\n{self._flat(name, names)}end" for name in names)))
+        return "\n".join((*declared, *(f"do -- {name}.lua\n{self._flat(name, names)}end" for name in names)))
 
     def _maker(self, late: str, blocks: str) -> str:
         """The function that makes a module: it returns a table of what the script uses of it."""
@@ -169,7 +170,7 @@ end"""
         """The text of a module with locals in place of what modules export, or with fields of tables if it is late."""
         text, needs, words = _words_of(of)
         around = self._at_once | near
-        within = _with_needs([need[2] for need in needs], around | dict.fromkeys(self._late))
+        within = _with_needs([need["needed"] for need in needs], around | dict.fromkeys(self._late))
 
         def written(word: re.Match[str]) -> str:
             module, name = word["late"] or word["module"], word["name"]
@@ -183,7 +184,7 @@ end"""
             return f"make_{module}().{name}" if word["late"] else word[0]
 
         def placed(need: re.Match[str]) -> str:
-            indent, name = need.groups()
+            indent, name = need["indent"], need["needed"]
             if name in self._late:
                 return f"{indent}local {name} = make_{name}()\n"
             return "" if name in around else self._blocks(_with_needs([name], around)) + "\n"
