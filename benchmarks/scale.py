@@ -25,23 +25,11 @@ from benchmarks._measure import LONG, Figure, Row, Size, row as beside
 from benchmarks._redis_server import server
 from tenure import engine as e
 from tenure.engines.redis import RedisEngine
-from tenure.engines.redis._scripts import script
+from tenure.engines.redis._scripts import SCRIPTS, script
 
 TTL = 600.0
 TOGETHER = 32  # small operations on the wire; of others, one is
 SESSIONS = 50
-SCRIPTS = (
-    "sessions",
-    "acquire",
-    "release",
-    "holds",
-    "rates",
-    "put",
-    "exchange",
-    "records",
-    "scan",
-    "sweep",
-)
 
 
 class Amounts(NamedTuple):
