@@ -96,6 +96,8 @@ def measured(url: str, seconds: float, producers: int = PRODUCERS) -> dict[str, 
     for pipe in workers:
         pipe.send("end")
     handled = Counter(task for pipe in workers for task in pipe.recv())
+    for process in multiprocessing.active_children():
+        process.join()  # it closes its store while the server is there
     # a put that was cancelled at the end may have been applied
     put = {(number, n) for number, (count, _) in enumerate(made) for n in range(count)}
     maybe = {(number, count) for number, (count, _) in enumerate(made)}
