@@ -25,6 +25,7 @@ NAMES = sorted(path.stem for path in LUA.glob("*.lua"))
 MODULES = [name for name in NAMES if name not in (*_scripts.SCRIPTS, "prelude")]
 LUACHECK = shutil.which("luacheck")
 FINDING = re.compile(r".*?:\d+:\d+: (\([WE]\d+\) .*)")
+KEY = re.compile(r"P \.\. '(\w+)|\.\. ':(\w+)")
 ASSIGNED = re.compile(r"^ .*?\b(\w+)\.\w+(?:, [\w.]+)* = ", re.MULTILINE)
 
 needs_luacheck = pytest.mark.skipif(LUACHECK is None, reason=NO_LUACHECK)
@@ -166,3 +167,14 @@ def test_what_a_module_that_is_made_late_exports_does_not_change():
     assert len(late) > 5
     for name in NAMES:
         assert late.isdisjoint(ASSIGNED.findall(_scripts.text_of(name))), name
+
+
+def test_the_page_about_the_scripts_names_each_key_and_the_fields_of_families():
+    page = (ROOT / "docs/explanations/redis-scripts.md").read_text()
+    keys = page.partition("## The keys")[2].partition("## Keys in redis-cli")[0]
+    shown = set(re.findall(r"\w+", " ".join(re.findall("`[^`]+`", keys))))
+    code = re.sub("--.*", "", "".join(_scripts.text_of(name) for name in NAMES if name != "probe"))
+    named = {word for words in KEY.findall(code) for word in words if word}
+    assert named - shown == set()
+    fields = re.search(r"\nlocal FIELDS = \{([^}]+)", _scripts.text_of("families"))[1]
+    assert set(re.findall(r"\w+", fields)) - shown == set()
