@@ -132,9 +132,12 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    # A shell starts a command of a script in the background with SIGINT ignored, and its children inherit that.
+    # A shell starts a command of a script in the background with SIGINT ignored, nohup ignores SIGHUP, and children
+    # inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     depth.engine = config.getoption("engine")
     if config.getoption("full"):
         depth.full = True

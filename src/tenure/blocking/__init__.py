@@ -8,6 +8,8 @@ Where a docstring says "Interruption:", it says which effects remain of a call t
 of a signal, such as `KeyboardInterrupt`: by default, the call has had no effect. The body of a `with` block runs in the
 caller's thread, where nothing can cancel it: if the lease is lost, `lease.check()` raises `LeaseLost`, and so does
 leaving the block.
+
+Thread safety: any.
 """
 
 from __future__ import annotations
@@ -31,5 +33,5 @@ __all__ = (
     "open_store",
 )
 
-for _one in (Listing, Store, open_store):
-    _one.__module__ = __name__
+for _public in (Listing, Store, open_store):
+    _public.__module__ = __name__

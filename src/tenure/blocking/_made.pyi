@@ -409,8 +409,8 @@ class Barrier:
     With `on_departure="break"`, a party that is cancelled, before its arrival or later, or dies while it waits (noticed
     when its `ttl` has passed), breaks the generation: all calls get `BarrierBroken`, those that wait and those that
     come, until `reset`. With "drop" it is forgotten, and the others wait on for another. A party that fails or dies
-    before it calls `wait` is not noticed: call `abort` for it, or limit the wait. Everybody must agree on `parties`
-    (`CapacityMismatch`) and on `on_departure` (what a party says counts for its own departure).
+    before it calls `wait` is not noticed: call `abort` for it, or limit the wait. All parties must agree on `parties`
+    (`CapacityMismatch`). The `on_departure` of a party counts for its own departure.
 
     Source: the broken state comes from Java's `CyclicBarrier`."""
 
@@ -479,7 +479,8 @@ class WorkQueue(Generic[P]):
     | `keep` | `Keep()` | how long records and keys are kept |
     | `groups` | `Groups()` | limits and turns of groups |
 
-    `max_size` and the rest are settings, kept with the queue: `configure` changes them for all processes.
+    `max_size` and the rest are settings, kept with the queue: the value that was sent last, by a process or by
+    `configure`, holds in all processes.
 
     Source: leases fenced by token as in BullMQ and Temporal; one exchange that settles and takes, as in BullMQ;
     self-clocked fair queueing (Golestani, 1994)."""
@@ -561,11 +562,12 @@ class WorkQueue(Generic[P]):
         `on_duplicate` is for the items whose key is a text. With "keep" or "replace" there are only ids: a `Key` that
         says "refuse" is a `ValueError` then.
 
-        They are put in order, in atomic portions of at most 256, each of which waits in line while the queue is full.
-        `cursor` is a (name, value) that is stored in the same step as the last portion. With `expected`, nothing is
-        put and `CursorConflict` is raised if the cursor has another value at that moment; None stands for no value.
-        All must then fit in one portion (`ValueError`), and in their groups (`QueueFull`). Values are compared as
-        they are encoded. Raises as `put` does, before anything is put if an item is wrong.
+        The tasks are put in order, in atomic portions of at most 256 (and of `max_size`, and in one group of
+        `groups.max_size`), each of which waits in line while there is no room. `cursor` is a (name, value) that is
+        stored in the same step as the last portion. With `expected`, nothing is put and `CursorConflict` is raised if
+        the cursor has another value at that moment; None stands for no value. All must then fit in one portion
+        (`ValueError`), and in their groups (`QueueFull`). Values are compared as they are encoded. Raises as `put`
+        does, before anything is put if an item is wrong.
         Interruption: portions that were put stay.
 
         Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
@@ -586,13 +588,13 @@ class WorkQueue(Generic[P]):
     def take(self, timeout: Seconds | None = None) -> AbstractContextManager[Task[P], bool]:
         """Take a task for a block, `with queue.take() as task`.
 
-        Leaving the block completes the task. An exception fails the try: the task is tried again later or becomes a
-        dead letter, and the exception goes on (`RetryLater`, `Discard` and `Dead` decide otherwise and end here). A
-        cancellation from outside, or an exception from the handler of a signal, gives the task back without counting
-        an attempt. If the lease is lost, or somebody cancels the task, asynchronous code in the block is cancelled,
-        and the block raises `LeaseLost` or `TaskCancelled`. `timeout` in seconds limits the wait for a task (None:
-        for ever; 0: one try, given up when the engine has not answered within the store's `settle_timeout`). Entering
-        raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
+        Leaving the block completes the task, or raises `LeaseLost`. An exception fails the try: the task is tried again
+        later or becomes a dead letter, and the exception goes on (`RetryLater`, `Discard` and `Dead` decide otherwise
+        and end here). A cancellation from outside, or an exception from the handler of a signal, gives the task back
+        without counting an attempt. If the lease is lost, or somebody cancels the task, asynchronous code in the block
+        is cancelled, and the block raises `LeaseLost` or `TaskCancelled`. `timeout` in seconds limits the wait for a
+        task (None: for ever; 0: one try, given up when the engine has not answered within the store's
+        `settle_timeout`). Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
         Interruption: while waiting, nothing is taken."""
 
     def result(self, task_id: int, *, timeout: float | None = None) -> Any:
@@ -690,8 +692,9 @@ class WorkQueue(Generic[P]):
     def hold_off(self, seconds: Seconds, *, group: str | None = None) -> None:
         """Start no task of a group, or of the queue, for so many seconds, as after an answer 429 with Retry-After.
 
-        If it is held off already, the later end counts. Then tasks start at the rate, without a burst. 0 seconds end
-        a hold at once. The holds of the queue and of its groups end separately. Raises `StoreClosed`, `EngineError`.
+        If tasks are held off already, the later end counts. Then tasks start at the rate, without a burst. 0 seconds
+        end a hold at once. The holds of the queue and of its groups end separately. Raises `StoreClosed`,
+        `EngineError`.
         Interruption: it may or may not be applied."""
 
     def cursors(self) -> dict[str, Any]:
@@ -758,7 +761,7 @@ class Job(Generic[Params, R]):
     Arguments and result are written and read by their annotations, with pydantic or else msgspec: models,
     dataclasses, `datetime`, `tuple[int, str]`; types of JSON need neither. What has no annotation is as the codec
     makes it, and so are the arguments for a queue with a `PydanticCodec` or `MsgspecCodec`. Each function needs a
-    queue of its own.
+    queue of its own. A sync function runs in a thread.
 
     Raises `TypeError` if `function` cannot be called, has no signature or a parameter of a type that cannot be written,
     and `ModuleNotFoundError` if a type needs pydantic or msgspec."""

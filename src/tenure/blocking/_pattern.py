@@ -236,7 +236,7 @@ def made(
         "_fields": fields.split(),
         "_left_out": left_out.split(),
         "_waits": {
-            name: limit or "timeout" for name, _, limit in (one.partition(":") for one in waits.split())
+            name: limit or "timeout" for name, _, limit in (wait.partition(":") for wait in waits.split())
         },
     }
     body |= {name: _field(name) for name in fields.split()}

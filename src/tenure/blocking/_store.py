@@ -77,7 +77,8 @@ class Store(SyncBlock, Handle):
 
     `with open_store(url) as store` opens it for a block. It may also be kept for the life of the process: the first
     call opens it, and it is closed when the process ends, or by `close`. After a fork, the child's first call opens
-    another connection. After an engine whose link ends for good, the next call opens the store again.
+    another connection. If the link of the engine ends for good, holds are lost ("closed"), calls that wait get
+    `StoreClosed`, and the next call opens the store again.
 
     Thread safety: any.
     """
@@ -113,7 +114,6 @@ class Store(SyncBlock, Handle):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the store."""
         self.close()
 
     def close(self) -> None:

@@ -96,7 +96,6 @@ class Remote(Engine):
         raise NotImplementedError
 
     def _forget(self, process: str) -> None:
-        """Receive no more hints for the process."""
         raise NotImplementedError
 
     async def _run(self, started: Callable[[], None] | None) -> None:

@@ -36,8 +36,8 @@ class KeyedLockStatistics:
 class KeyedLock:
     """A lock for each key: one task at a time in a block of a key, first come first served.
 
-    Nothing is kept for a key that no task holds. Tasks that take several keys in different orders can wait for each
-    other for ever.
+    Any hashable object is a key. Nothing is kept for a key that no task holds. Tasks that take several keys in
+    different orders can wait for each other for ever.
 
     Cancellation: a `hold` that raises holds nothing and keeps no place in the line.
 

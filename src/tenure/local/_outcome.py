@@ -18,7 +18,6 @@ class Returned(Generic[T]):
     __slots__ = ("_value",)
 
     def __init__(self, value: T) -> None:
-        """Keep the return value."""
         self._value = value
 
     def result(self) -> T:

@@ -150,7 +150,6 @@ class _Queue(Generic[T]):
         return entry.item
 
     def _next(self) -> BacklogEntry[T] | None:
-        """The entry that a newcomer may take."""
         if self._backlog.size:
             entry = self._backlog.first()
             if entry.ready:
@@ -165,7 +164,6 @@ class _Queue(Generic[T]):
             self._let_in()
 
     def _serve(self) -> None:
-        """Hand available items to waiting getters."""
         while self._backlog.size and (entry := self._backlog.first()).ready:
             getter = self._getters.head()
             if getter is None:

@@ -115,8 +115,9 @@ class Router(AsyncBlock, AsyncContextManagerMixin, Generic[K, T]):
     async def put(self, kind: K, item: T) -> None:
         """Put an item into the queue of its kind, and wait while that is full.
 
-        ClosedResourceError outside of the block; ValueError for a kind that the router does not have. A handler that
-        puts into a full queue of its own kind may wait for itself: there `put_nowait` is right.
+        It returns when the item is in the queue, not handled yet. ClosedResourceError outside of the block;
+        ValueError for a kind that the router does not have. A handler that puts into a full queue of its own kind may
+        wait for itself: there `put_nowait` is right.
 
         Cancellation: the item was not put. Always a checkpoint.
         """

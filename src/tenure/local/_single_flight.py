@@ -131,9 +131,9 @@ class SingleFlight(AsyncBlock, AsyncContextManagerMixin):
     async def run(self, key: Hashable, fn: Callable[[*Args], Awaitable[R]], *args: *Args) -> R:
         """Return or raise what ``await fn(*args)`` does, or what the call under way for an equal key does.
 
-        The call sees the context of the first caller, and none of the callers' deadlines. RuntimeError from inside of
-        the call for the same key, which would wait for itself; BrokenResourceError if `fn` was cancelled by something
-        of its own. Always a checkpoint.
+        All get the same object or exception. The call sees the context of the first caller, and none of the
+        callers' deadlines. RuntimeError from inside of the call for the same key, which would wait for itself;
+        BrokenResourceError if `fn` was cancelled by something of its own. Always a checkpoint.
 
         Cancellation: the caller leaves, and the call goes on for the others. When the last one has left, it is
         cancelled (or never begins), and the next to come waits until it has ended. Where the object was not

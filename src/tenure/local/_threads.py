@@ -129,10 +129,10 @@ _inside: ContextVar[_LimitedCall | None] = ContextVar("tenure.local.threads", de
 class Threads:
     """Runs blocking functions in at most `max_workers` threads at once, first come first served.
 
-    `max_waiting` bounds how many may wait in line for a busy thread (None: any number; 0: a call runs at once or is
-    refused).
+    With `max_workers=1` the calls run strictly one after the other, in the order in which they came. `max_waiting`
+    bounds how many may wait in line for a busy thread (None: any number; 0: a call runs at once or is refused).
 
-    Calls from inside one of its own threads (by ``anyio.from_thread.run``) and from anything that was started there,
+    Calls from inside one of its own threads (by ``anyio.from_thread.run``), and from anything that was started there,
     are refused as long as that thread runs: if all threads waited for a slot, none would ever continue.
 
     Cancellation: a call that is cancelled before its function has started never runs it; one whose function
@@ -155,8 +155,8 @@ class Threads:
     async def run(self, fn: Callable[[*Args], R], *args: *Args, timeout: Seconds | None = None) -> R:
         """Run ``fn(*args)`` in a thread and return or raise what it does.
 
-        `timeout` is in seconds and bounds the run alone: then TimeoutError. `BulkheadFull` when `max_waiting` calls
-        wait already; RuntimeError inside one of the own threads.
+        `timeout` is in seconds and bounds the run, not the wait in line: TimeoutError. `BulkheadFull` when
+        `max_waiting` calls wait already; RuntimeError inside one of the own threads.
 
         Cancellation: in line or before its start, the function never runs; later, its thread is abandoned: it
         runs on and keeps its slot until it ends.

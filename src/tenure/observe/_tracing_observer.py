@@ -21,7 +21,7 @@ class TracingObserver:
     `traceparent` and `tracestate`. Each try makes a CONSUMER span, "process <queue>": the current one while the
     handler or the block runs, and linked to the span that put the task; with `parent="put"`, that is its parent. The
     span ends when the engine has answered, with the outcome of the try as the attribute `tenure.task.verdict`. Holds
-    and their losses are events of the span.
+    and their losses are its events `lease.acquired` and `lease.lost`.
 
     `tracer` comes from the global provider by default. Pass the observer to `open_store`. Raises `RuntimeError` if the
     extra `otel` is not installed, `ValueError` for another parent.

@@ -127,8 +127,9 @@ class LuaGuard:
     """Refuses a Lua script on Redis or Valkey once a newer token than its own was seen.
 
     `key` is where the newest token is kept: beside the data, so in a cluster with its hash tag. Give the server
-    `script(yours)`, and hand it `key` as the last of the keys and `token` as the last of the arguments. A script with
-    an older token ends at once, with an error and without effect; `refusals()` makes it `LeaseLost`.
+    `script(yours)`, and hand it `key` as the last of the keys and `token` as the last of the arguments. Your script
+    does not see these two. A script with an older token ends at once, with an error and without effect; `refusals()`
+    makes it `LeaseLost`.
 
     Thread safety: any; it never changes.
     """

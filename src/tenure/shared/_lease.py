@@ -128,7 +128,6 @@ class Lease(Guarded, Held):
         return self._name, self.token
 
     def _lose(self, reason: str) -> None:
-        """Cancel the body."""
         if self.lost is None:
             self.lost = reason
             self._scope.cancel(f"{self.key} lost: {reason}")

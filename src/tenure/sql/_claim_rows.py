@@ -35,9 +35,9 @@ def claim_rows(session: Any, select: Select[Any], limit: int) -> Any:
     """Lock at most `limit` rows of `select` until the transaction ends, skip those that others hold, and return them.
 
     `select` asks for one thing (a model or a column) and says which rows and in what order; a limit of its own is
-    replaced. Only the rows of that model are locked, not those it is joined with. Fewer rows than `limit` do not mean
-    that there are no more. The claim ends with the transaction: so change or delete the rows in it, or they will be
-    claimed again. An AUTOCOMMIT session claims nothing.
+    replaced. Only the rows of that model are locked, not those it is joined with. Attributes that were loaded before
+    are read anew. Fewer rows than `limit` do not mean that there are no more. The claim ends with the transaction: so
+    change or delete the rows in it, or they will be claimed again. An AUTOCOMMIT session claims nothing.
 
     With a `Session` it is a plain function, for a thread (`in_session`); with an `AsyncSession` await it. On SQLite,
     which locks no rows, the transaction becomes the only writer, and others wait instead of skipping.

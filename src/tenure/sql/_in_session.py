@@ -36,7 +36,7 @@ async def in_session(
     What `fn` raises rolls back and goes through. When the database asks for the transaction to be run again
     (serialization failure, deadlock, a busy SQLite file, a `StaleSnapshot`), it is, five times at most, with pauses
     of random length: so `fn` may be called more than once and must do nothing that a rollback does not undo. Then the
-    database's own error is raised.
+    database's own error is raised. Rows that `fn` returns belong to no session.
 
     `threads` bounds how many run at once; the default is one `Threads` for each connection pool and loop, as many as
     the pool keeps connections. RuntimeError inside of such a thread; TypeError for an async engine or function.

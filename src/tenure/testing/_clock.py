@@ -33,7 +33,7 @@ class VirtualClock:
     then takes that long.
 
     Pass `backend_options` to `anyio.run`, or have them given to the `anyio_backend` fixture. One clock serves one run
-    at a time.
+    at a time, and keeps its time from one run to the next.
 
     Thread safety: for the thread of its event loop; `now()` may be read from any thread.
     """

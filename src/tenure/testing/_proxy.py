@@ -60,9 +60,11 @@ class FaultProxy(AsyncContextManagerMixin):
     on for the connections there are and those to come, until `heal` or another value. When the block ends, all
     connections are reset.
 
-    `connections`, `cuts`, `bytes_up`, `bytes_down` and `bytes_lost` (swallowed) are counts.
+    So far, `connections` were taken on, `cuts` of them reset by a fault or by `cut`, `bytes_up` and `bytes_down` passed
+    on, `bytes_lost` swallowed.
 
-    Raises `OSError` on entering when the name of the server is unknown. For real time only.
+    Raises `OSError` on entering when the name of the server is unknown. If the server does not listen, the client sees
+    a reset. For real time only.
 
     Cancellation: of the block, resets all connections and leaves nothing.
     Thread safety: none; a proxy belongs to one event loop.

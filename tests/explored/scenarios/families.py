@@ -101,8 +101,8 @@ async def children_are_passed_as_they_end_whichever_worker_is_cancelled(world):
             group.start_soon(victim)
             group.start_soon(worker.run)
             await tree.watch(queue, await queue.put("a"), "a")
-            for one in (worker, dying):
-                group.start_soon(one.drain)
+            for running in (worker, dying):
+                group.start_soon(running.drain)
         assert sorted(max(tree.passed, key=len)) == ["a/b", "a/c", "a/d"]
         assert structured(tree.history, whole=False).ended == 1
         await all_is_done(queue, store, done=4, put=4)

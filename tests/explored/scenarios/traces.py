@@ -82,8 +82,8 @@ async def each_try_has_one_span_that_ends_once(world):
                 group.start_soon(worker.run)
                 await queue.put_many(["done", "fails", "later", "discard", "cancelled", "done"])
                 await queue.join()
-                for one in (worker, dying):
-                    group.start_soon(one.drain)
+                for running in (worker, dying):
+                    group.start_soon(running.drain)
             await all_is_done(queue, store, elsewhere, done=3, dead=1, discarded=1, cancelled=1)
 
 

@@ -197,7 +197,6 @@ class _Above:
             self.write(line)
 
     def finish(self) -> None:
-        """Write the text that was kept back."""
         with self._lock:
             partial_line, self._partial = self._partial, ""
             if partial_line:

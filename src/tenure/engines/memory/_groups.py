@@ -98,7 +98,9 @@ class MemoryGroupRows:
         ]
         return [
             (place, e.GroupCounts(g.name, g.waiting, g.unfinished - g.waiting - g.leased, g.leased))
-            for place, g in nsmallest(limit, [one for one in there if one[0] > after], key=itemgetter(0))
+            for place, g in nsmallest(
+                limit, [entry for entry in there if entry[0] > after], key=itemgetter(0)
+            )
         ]
 
     def __iter__(self) -> Iterator[str]:

@@ -69,7 +69,6 @@ class MemoryTaskRows:
             self.update(queue, added, expires=expires)
 
     def _keep(self, queue: MemoryQueue, task: MemoryTask) -> None:
-        """A task is unfinished from now on."""
         queue.tasks[task.id] = task
         if task.key is not None:
             queue.keys[task.key] = task.id
@@ -283,7 +282,6 @@ class MemoryTaskRows:
         ]
 
     def _changed(self, task: MemoryTask) -> None:
-        """Hint those that follow a task."""
         if self._state.watches:
             topic = ("change", task.queue, str(task.id))
             self._state.fire(topic, task.queue, str(task.id), e.Notice.CHANGED)
@@ -308,7 +306,6 @@ class MemoryTaskRows:
         return task if task is not None and task.expires == due else None
 
     def _look_at(self, task: MemoryTask, when: float) -> None:
-        """Look at a task at that moment."""
         heappush(self._expiring, (when, task.id, task.queue))
         if len(self._expiring) > self._most_expiring:
             self._expiring = [entry for entry in self._expiring if self._expiring_task(entry) is not None]

@@ -167,6 +167,5 @@ def _fields_received(answer: type) -> list[tuple[str, bool, _Convert]]:
 
 
 def _required(kind: Any) -> Any:
-    """The type without None."""
     kinds = [member for member in get_args(kind) if member is not NoneType]
     return kinds[0] if NoneType in get_args(kind) else kind

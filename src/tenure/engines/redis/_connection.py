@@ -357,7 +357,6 @@ class Connection:
             take(reply)
 
     def _break(self) -> None:
-        """Fail everything that waits for a reply."""
         self._up = anyio.Event()
         self.up = False
         self._socket = None

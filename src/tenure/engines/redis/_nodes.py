@@ -111,7 +111,6 @@ class Nodes:
         self._renewed = False
 
     def __str__(self) -> str:
-        """The URL, without the password."""
         seed = self._seeds[0]
         user = f"{seed.user}@" if seed.user else ""
         return (
@@ -229,7 +228,6 @@ class Nodes:
         return node
 
     def _move(self, found: dict[int, Address]) -> None:
-        """These shards are there now."""
         before = self._homes
         self._homes = before | {shard: self._node(where) for shard, where in found.items()}
         self.connections = {shard: home.connection for shard, home in self._homes.items()}

@@ -1,8 +1,8 @@
 """The scripts, linked of the modules in `lua/`.
 
 A script is a module that needs others: `local queues = require('queues')`. The linker puts their texts before it, each
-in a block, and makes a local of each name that a module exports: `queues.read` becomes `queues__read`. What a module
-does not export stays in its block. Tables of functions would cost the server more, since a script makes everything anew
+in a block, and makes a local of each name that a module exports: `queues.read` becomes `queues__read`. A name that
+is not exported stays in its block. Tables of functions would cost the server more, since a script makes everything anew
 each time it runs.
 
 Making a function costs as much as a small command. So `require('order').enqueue(task)` makes the functions of `order`,
@@ -123,7 +123,7 @@ class _Linker:
             known = self._at_once | dict.fromkeys(self._late)
             self._late = {late: _with_needs(_needs_of(late), known) for late in self._late}
         self._shown: dict[str, _Names] = {late: {} for late in self._late}
-        """The names of each that others use."""
+        """The names of each late module that other modules use."""
 
     def _wanted_late(self) -> set[str]:
         inner = [name for names in self._late.values() for name in names]

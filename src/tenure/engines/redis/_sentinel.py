@@ -43,7 +43,6 @@ class SentinelEndpoint:
         self.user, self.password = self._sentinels[0].user, self._sentinels[0].password
 
     def __str__(self) -> str:
-        """The URL, without the password."""
         s = "s" if self._sentinels[0].tls else ""
         user = f"{self.user}@" if self.user else ""
         where = ",".join(sentinel.place for sentinel in self._sentinels)

@@ -50,7 +50,6 @@ class Server:
         self.connections = {0: self._connection}
 
     def __str__(self) -> str:
-        """The URL, without the password."""
         return str(self._endpoint)
 
     async def execute(self, _shard: int, commands: list[bytes], mark: bytes) -> list[Any]:

@@ -136,7 +136,7 @@ def put_answer(raw: Sequence[Any]) -> e.PutAnswer:
             case int(count):
                 ids = islice(rest, count)
                 answers.append(
-                    e.Accepted(tuple(it if isinstance(it, int) else e.Duplicate(*it) for it in ids))
+                    e.Accepted(tuple(item if isinstance(item, int) else e.Duplicate(*item) for item in ids))
                 )
             case [value]:
                 answers.append(e.Conflict(value))

@@ -33,8 +33,8 @@ class Family:
     that begin with `swept` has come to `swept_to`.
     `over`: the task has ended, and its entries are to be forgotten.
 
-    Of its entries, `held` are releases that have not begun; entries that are written once one was `named` bear `life`,
-    which is another one after a death in which a release `ran`. The releases of the delivery `dropped` are handed
+    Of its entries, `held` are releases that have not begun; entries that are written once a release was `named` bear
+    `life`, which changes after a death in which a release `ran`. The releases of the delivery `dropped` are handed
     over; the last release to begin may have others `beside` it. A `release` has `seconds` for its work, and tells its
     owner once: `told`.
     """
@@ -77,7 +77,8 @@ class Family:
 class Entry:
     """An entry of a task, of the try `tries`: in which it was written, or the child ended, as the `ended`th.
 
-    It is there in any `life` for 0. A release that is `held`, and `unless_done`, was named last under `token`.
+    With `life` 0 the entry is there in any life. A release that is `held`, and `unless_done`, was named last under
+    `token`.
     """
 
     queue: str
@@ -446,7 +447,7 @@ class Families(Releases):
     # inside
 
     def _leased(self, name: str, task_id: int, token: int, *, is_to_stop: bool = False) -> Task | e.Reply:
-        """The task, if that is the token of its lease, and it is not to stop unless it may be."""
+        """The leased task with this token; a task that is to stop only if `is_to_stop`."""
         queue = self._queues.find(name)
         task = None if queue is None else self._rows.task(queue, task_id)
         if task is None or task.place != LEASED or task.token != token:
@@ -463,7 +464,6 @@ class Families(Releases):
         return family
 
     def _entry(self, family: Family, name: str) -> Entry | None:
-        """An entry that is there."""
         entry = self._entries.get(family.queue, family.task, name)
         return entry if entry is not None and _is_there(entry, family) else None
 
@@ -486,7 +486,6 @@ class Families(Releases):
             self._wake(queue, family)
 
     def _tell(self, child: Family, state: str, result: bytes) -> None:
-        """A child has ended."""
         family = self._families.get(child.parent_queue, child.parent)
         entry = self._entries.get(child.parent_queue, child.parent, child.name)
         assert family is not None
@@ -598,7 +597,6 @@ def tree_of(family: Family | None) -> tuple[int, str, int]:
 
 
 def _life(family: Family) -> int:
-    """The life that a new entry bears."""
     return family.life if family.named else 0
 
 

@@ -303,7 +303,6 @@ class Groups(GroupSettings):
         return group.starts_at + self.group_pace.slack
 
     def _forget(self, name: str) -> None:
-        """Forget an idle group."""
         self._rows.remove(name)
         self.idle -= 1
 

@@ -226,7 +226,6 @@ class Holds(Places[Hold]):
         return status
 
     def _count_in(self, line: Line, hold: Hold) -> None:
-        """A holder came."""
         line.held += 1
         line.used += hold.weight
         self._state.notify_watchers("hold", line.key, e.Notice.CHANGED)

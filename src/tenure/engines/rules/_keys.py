@@ -74,7 +74,6 @@ class Keys:
         self._owners[key] = Owner(task, WAITING)
 
     def _task(self, owner: Owner) -> Task:
-        """The unfinished task that has a key."""
         task = self._rows.task(self._queue, owner.id)
         assert task is not None
         return task

@@ -46,6 +46,5 @@ class Places(ABC, Generic[P]):
         """The token of a place, 0 if it has none."""
 
     def _with_token(self, key: str, name: str, token: int) -> P | None:
-        """The place, if it has that token."""
         place = self._places.get(key, name)
         return place if place is not None and self._token(place) == token > 0 else None

@@ -83,7 +83,6 @@ class Releases:
         self._takers.offer(queue, queue.takeable - takeable)
 
     def _remove(self, family: Any, entry: Any, state: str) -> None:
-        """A release never begins."""
         self._leave(family, entry, state)
         self._families.save(family)
         queue: Queue = self._queues.get(entry.child_queue)

@@ -160,7 +160,7 @@ class TaskRows(Protocol):
         ...
 
     def forget_record(self, queue: Any, task: int, /) -> None:
-        """A record of a task goes, and with it the queue has a lasting record less if this one was for good."""
+        """A record of a task goes; the queue counts a lasting record less if the record was for good."""
         ...
 
     def keep_key(self, queue: Any, key: str, task: int, until: Moment | None, /) -> None:

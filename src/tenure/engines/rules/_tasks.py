@@ -236,7 +236,6 @@ class Tasks:
         return e.Configured(tuple(fields), queue.revision)
 
     def _have(self, queue: Queue, texts: Mapping[str, str]) -> None:
-        """The queue has other settings."""
         due, takeable, was_closed = self._takers.due(queue), queue.takeable, queue.groups.closed_until > -inf
         queue.settings = e.settings_of(texts.items())
         queue.groups.set(queue.settings)

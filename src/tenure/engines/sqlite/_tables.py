@@ -129,7 +129,6 @@ class SqliteTable:
 
 
 def _values(fields: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    """Reads these fields of a row."""
     if len(fields) > 1:
         return attrgetter(*fields)
     read = attrgetter(*fields)

@@ -202,7 +202,6 @@ class SqliteTaskRows(NewTasks, Keys, Changes):
 
 
 def _task(row: Sequence[Any]) -> Task:
-    """A task from a row of `task`."""
     task = Task(*row)
     task.group = decoded_name(row[9])
     return task

@@ -48,8 +48,8 @@ class Barrier:
     With `on_departure="break"`, a party that is cancelled, before its arrival or later, or dies while it waits (noticed
     when its `ttl` has passed), breaks the generation: all calls get `BarrierBroken`, those that wait and those that
     come, until `reset`. With "drop" it is forgotten, and the others wait on for another. A party that fails or dies
-    before it calls `wait` is not noticed: call `abort` for it, or limit the wait. Everybody must agree on `parties`
-    (`CapacityMismatch`) and on `on_departure` (what a party says counts for its own departure).
+    before it calls `wait` is not noticed: call `abort` for it, or limit the wait. All parties must agree on `parties`
+    (`CapacityMismatch`). The `on_departure` of a party counts for its own departure.
 
     Source: the broken state comes from Java's `CyclicBarrier`.
     """

@@ -39,7 +39,7 @@ class Job(Target[Any], Generic[Params, R]):
     Arguments and result are written and read by their annotations, with pydantic or else msgspec: models,
     dataclasses, `datetime`, `tuple[int, str]`; types of JSON need neither. What has no annotation is as the codec
     makes it, and so are the arguments for a queue with a `PydanticCodec` or `MsgspecCodec`. Each function needs a
-    queue of its own.
+    queue of its own. A sync function runs in a thread.
 
     Raises `TypeError` if `function` cannot be called, has no signature or a parameter of a type that cannot be written,
     and `ModuleNotFoundError` if a type needs pydantic or msgspec.

@@ -45,9 +45,7 @@ class Dismissed(Exception):
 class Holder(Protocol):
     """The holder of a task."""
 
-    def _stop(self) -> None:
-        """The cancellation of the task was requested."""
-        ...
+    def _stop(self) -> None: ...
 
 
 class Takers(Held):
@@ -441,7 +439,6 @@ class Takers(Held):
             self._forget_suspects()
 
     def _forget_suspects(self) -> None:
-        """The engine has the kept suspects back."""
         while self.suspects.kept:
             self._holders.pop(self.suspects.kept.pop()[1].token, None)
 

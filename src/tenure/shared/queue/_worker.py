@@ -50,9 +50,10 @@ class WorkerStatistics:
     """A worker at one moment: how many of its `concurrency` runners are `busy`, and what became of its tasks.
 
     A busy runner has one task, or one batch of them; the other counts are numbers of tasks.
-    `retried` tries failed and will be repeated, `dead` failed for good, `postponed` ended by `RetryLater`, `suspended`
-    wait for children or a signal, `lost` were settled too late, `expired` were not done by their deadlines; `abandoned`
-    threads of sync handlers still run although their tasks are lost or timed out.
+    `retried` tries failed and will be repeated, `dead` failed for good, `postponed` ended by
+    `RetryLater(counts=False)`, `suspended` wait for children or a signal, `lost` were settled too late, `expired` were
+    not done by their deadlines; `abandoned` threads of sync handlers still run although their tasks are lost or timed
+    out.
     """
 
     concurrency: int
