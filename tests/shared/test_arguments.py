@@ -257,7 +257,7 @@ COUNTS = {
     "task_id of result": lambda store, queue, n: queue.result(n),
     "task_ids": lambda store, queue, n: queue.requeue([n]),
     "concurrency": lambda store, queue, n: Worker(queue, print, concurrency=n),
-    "prefetch": lambda store, queue, n: Worker(queue, print, prefetch=n or None),
+    "prefetch": lambda store, queue, n: Worker(queue, print, prefetch="" if n in (None, 0) else n),
     "attempts": lambda store, queue, n: Retry(attempts=n),
     "preference": lambda store, queue, n: ResourcePool(store, "x").add("r", preference=n or None),
 }

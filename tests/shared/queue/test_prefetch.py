@@ -132,6 +132,58 @@ async def test_work_on_a_far_engine_is_the_faster_the_more_is_fetched_ahead(virt
     assert exchanges[20] <= 0.15 * tasks
 
 
+async def begun_by_default(virtual_clock, seconds, **options):
+    """The seconds that 400 tasks take on an engine 0.1 s away, and the most that were leased."""
+    async with tenure.open_store(far(MemoryEngine()), ttl=300) as store:
+        queue = WorkQueue(store, "jobs")
+        await queue.put_many(range(400))
+        worker, most, start = Worker(queue, Handler(seconds), **options), 0, virtual_clock.now()
+        async with running(worker):
+            while worker.statistics().done < 400:
+                await anyio.sleep(0.01)
+                most = max(most, len(queue._takers._holders))
+            return virtual_clock.now() - start, most
+
+
+@pytest.mark.parametrize("concurrency", [1, 10])
+async def test_by_default_the_handler_sets_the_pace_on_a_far_engine(virtual_clock, concurrency):
+    seconds, most = await begun_by_default(virtual_clock, 0.01, concurrency=concurrency)
+    assert seconds <= 400 * 0.01 / concurrency * 1.4 + 1  # the window has to open first
+    assert most <= concurrency + 2 * 0.1 / 0.01 * concurrency
+
+
+async def test_tasks_longer_than_two_round_trips_are_not_fetched_ahead(virtual_clock):
+    assert (await begun_by_default(virtual_clock, 0.25, concurrency=1))[1] == 1
+
+
+@in_process
+@pytest.mark.parametrize("seconds", [0.02, 0.13])
+async def test_what_waits_behind_a_task_that_takes_longer_than_those_before_goes_back(
+    engine, virtual_clock, seconds
+):
+    async with tenure.open_store(far(engine), ttl=300) as a, tenure.open_store(engine, ttl=300) as b:
+        queue, other = WorkQueue(a, "jobs"), WorkQueue(b, "jobs")
+        handler, begun = Handler(seconds), 0
+
+        async def each(task: tenure.Task):
+            nonlocal begun
+            begun += 1
+            await handler(task)
+
+        await queue.put_many(range(200))
+        worker, idle = Worker(queue, each, concurrency=1), Handler(0)
+        async with running(worker):
+            while begun < 100:
+                await anyio.sleep(0.01)
+            handler.seconds = 100
+            await anyio.sleep(1)
+            assert await leased(queue) == 1
+            async with running(Worker(other, idle, concurrency=1)):
+                await anyio.sleep(1)
+            assert (await queue.statistics()).done + 1 == 200
+            assert queue._takers._demand.prefetch == 0
+
+
 @in_process
 async def test_the_next_task_is_begun_when_the_last_one_ends(engine, virtual_clock):
     async with tenure.open_store(far(engine), ttl=300) as store:
@@ -359,7 +411,7 @@ async def test_after_a_sleep_of_the_machine_no_spare_task_is_begun(
 # arguments
 
 
-@pytest.mark.parametrize("prefetch", [-1, 1.5, "1", None])
+@pytest.mark.parametrize("prefetch", [-1, 1.5, "1"])
 async def test_wrong_arguments(store, prefetch):
     with pytest.raises((ValueError, TypeError), match="^prefetch must be"):
         Worker(WorkQueue(store, "jobs"), Handler(1), prefetch=prefetch)

@@ -35,7 +35,7 @@ class BatchRunners(Runners):
         linger: float,
         timeout: float | None = None,
         retry: Retry | None = None,
-        prefetch: int = 0,
+        prefetch: int | None = 0,
         pause: Callable[[int], Awaitable[object] | None] | None = None,
         on_settled: Callable[[Task, e.Settle, str | None], object] | None = None,
         prepare: Callable[[int], Awaitable[object]] | None = None,

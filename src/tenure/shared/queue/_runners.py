@@ -57,7 +57,7 @@ class Runners:
         timeout: float | None = None,
         limits: bool = True,
         retry: Retry | None = None,
-        prefetch: int = 0,
+        prefetch: int | None = 0,
         pause: Callable[[int], Awaitable[object] | None] | None = None,
         judge: Callable[[Task, BaseException], BaseException | None] | None = None,
         on_settled: Callable[[Task, e.Settle, str | None], object] | None = None,
@@ -81,7 +81,7 @@ class Runners:
         self._source = copy(queue)
         self._source.retry = retry or queue.retry
         self._prefetch = prefetch
-        self._allowed = 0  # of `prefetch`, at present
+        self._ahead = False  # tasks are fetched ahead at present
         self._pause = pause
         self._judge = judge
         self._prepare = prepare
@@ -104,7 +104,7 @@ class Runners:
         """
         self.running = True
         self._problem = None
-        self._set_prefetch(self._prefetch)
+        self._fetch_ahead(True)
         try:
             with self._crew.working():
                 async with unwrapped_task_group() as group:
@@ -112,7 +112,7 @@ class Runners:
                         name = f"tenure worker {self._queue.name} {number}"
                         group.start_soon(self._runner, number, handle, group.cancel_scope, name=name)
         finally:
-            self._set_prefetch(0)
+            self._fetch_ahead(False)
             try:
                 with anyio.move_on_after(self._queue.store.settle_timeout, shield=True):
                     await self._queue._takers.until_idle()
@@ -126,7 +126,7 @@ class Runners:
     def begin_draining(self) -> None:
         """Take no more tasks. Synchronous."""
         self.draining = True
-        self._set_prefetch(0)
+        self._fetch_ahead(False)
         self.recheck()
         for scope in self._pausing:
             scope.cancel("the worker is drained")
@@ -143,9 +143,10 @@ class Runners:
         """Have runners that wait for a task ask first whether they have to pause."""
         self._queue._takers.dismiss(self)
 
-    def _set_prefetch(self, count: int) -> None:
-        self._queue._takers.prefetch(count - self._allowed)
-        self._allowed = count
+    def _fetch_ahead(self, ahead: bool) -> None:
+        if ahead is not self._ahead:
+            self._ahead = ahead
+            self._queue._takers.prefetch(self._prefetch, 1 if ahead else -1)
 
     async def _runner(self, number: int, handle: Handle, everybody: CancelScope) -> None:
         at_work.set(self._crew.runners[number])

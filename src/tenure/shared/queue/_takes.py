@@ -23,6 +23,7 @@ from tenure.store import Batcher, Held, Session, StoreHandle, Timer
 from tenure.waiting import Line, Waiter, now
 
 from ._demand import Demand
+from ._pace import Pace
 from ._settings import QueueRecord
 from ._suspects import PATIENCE, Suspects, room
 
@@ -63,6 +64,9 @@ class Takers(Held):
         self._listener = listener
         self.record = record
         self._demand = Demand()
+        self._pace = Pace()
+        self._fixed = 0  # tasks that workers fetch ahead by their options
+        self._by_pace = 0  # workers that fetch ahead by the pace
         self._line: Line[object, tuple[Session, e.Taken]] = Line(self._left, f"the queue {key}")
         self._probes: dict[Waiter[object, tuple[Session, e.Taken]], bool] = {}  # in line too; True: asked for
         self._prefetched: deque[tuple[Session, e.Taken]] = deque()  # no taker is in line
@@ -76,6 +80,7 @@ class Takers(Held):
         self._alarm = Timer(store.call_at, self.reask)
         self.suspects: Suspects = Suspects(self)
         self._glance = Timer(store.call_at, self._look)
+        self._late = Timer(store.call_at, self._give_back_late)
         self._idling: Line[None, None] = Line(owner=f"the queue {key}")
         self._closed = False
         self._seen: tuple[object, float] = (None, 0.0)
@@ -189,18 +194,23 @@ class Takers(Held):
     def settle(self, session: Session, settle: e.Settle, on_settled: OnSettled) -> None:
         """Let go of a task with a verdict. Synchronous; from here on nothing can stop it."""
         self._home.check()
-        self._holders.pop(settle.token, None)
+        if self._holders.pop(settle.token, None) is not None and self._by_pace:
+            self._pace.ended += 1
+            if not self._holders:
+                self._pace.rest()
         if session.lost is not None:  # the engine takes the task back with the session
             on_settled(session.lost)
         else:
             self._settling.append((session, settle, on_settled))
             self._batcher.schedule()
 
-    def prefetch(self, change: int) -> None:
-        """Allow for so many prefetched tasks more, or fewer. Synchronous; surplus tasks are given back."""
+    def prefetch(self, count: int | None, sign: int) -> None:
+        """Allow for `count` prefetched tasks more, or fewer; None: by the pace. Synchronous; the surplus goes back."""
         if not self._closed:
-            self._demand.prefetch += change
-            self._give_back_prefetched(but=self._demand.prefetch)
+            self._by_pace += sign * (count is None)
+            self._fixed += sign * (count or 0)
+            self._demand.prefetch = self._fixed
+            self._give_back_prefetched(but=self._fixed)
             self._give_back_suspects()
 
     def dismiss(self, group: object) -> None:
@@ -237,6 +247,8 @@ class Takers(Held):
         record = self.record
         if record.sent_in is not session or record.pending or session.deadline > record.send_again_at:
             record.send(session)
+        if self._by_pace:
+            self._pace.leaves()
         return e.Exchange(
             session.id,
             n,
@@ -262,6 +274,8 @@ class Takers(Held):
             tasks = self._keep_suspects(session, tasks)
         for taken in tasks:
             self._hand_over(session, taken)
+        if self._by_pace:
+            self._look_ahead()
         if answer.paused:
             self._give_back_prefetched()
             self._give_back_suspects()
@@ -356,7 +370,7 @@ class Takers(Held):
     def close(self) -> None:
         """The store closes; verdicts still go out."""
         self._closed = True
-        self._demand.prefetch = 0
+        self._demand.prefetch = self._fixed = self._by_pace = 0
         self._give_back_prefetched()
         self._give_back_suspects()
         self._line.fail_all(lambda: StoreClosed("the store was closed"))
@@ -465,6 +479,17 @@ class Takers(Held):
     def _give_back_prefetched(self, but: int = 0) -> None:
         while len(self._prefetched) > but:
             self._give_back(*self._prefetched.pop())
+
+    def _look_ahead(self) -> None:
+        self._demand.prefetch = self._fixed + self._pace.answered(working=bool(self._holders))
+        self._give_back_prefetched(but=self._demand.prefetch)
+        if len(self._prefetched) > self._fixed:
+            self._late.set(4 * self._pace.trip)
+
+    def _give_back_late(self) -> None:
+        """What was fetched ahead has not begun in time: the tasks before took longer than those before them."""
+        self._demand.prefetch = self._fixed
+        self._give_back_prefetched(but=self._fixed)
 
     def _left(self, waiter: Waiter[object, tuple[Session, e.Taken]]) -> None:
         if waiter.granted:

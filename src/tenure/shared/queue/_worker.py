@@ -39,8 +39,8 @@ class WorkerOptions(TypedDict, total=False):
     """Duration that a try may take. None: no limit."""
     retry: Retry | None
     """The rule for further tries. None: the queue's."""
-    prefetch: int
-    """The number of tasks that are leased ahead while all runners are busy. 0 by default."""
+    prefetch: int | None
+    """The number of tasks that are leased ahead while all runners are busy. None: as many as end in two round trips."""
     on_dead: OnDead | None
     """The handler of the `TaskRecord` of each dead letter."""
 
@@ -88,7 +88,7 @@ class AnyWorker:
         around: Sequence[Around] = (),
         timeout: Seconds | None = None,
         retry: Retry | None = None,
-        prefetch: int = 0,
+        prefetch: int | None = None,
         on_dead: OnDead | None = None,
     ) -> None:
         check_queue(queue)
@@ -126,7 +126,7 @@ class AnyWorker:
             cast("list[Handle]", handles),
             timeout=timeout,
             retry=check_retry(retry),
-            prefetch=check_count("prefetch", prefetch, least=0),
+            prefetch=None if prefetch is None else check_count("prefetch", prefetch, least=0),
             pause=self._pause if self._threads or self._processes else None,
             prepare=self._prepare if self._processes else None,
             on_settled=None if self._dead is None else partial(_wake, self._dead),
@@ -236,7 +236,7 @@ class Worker(AnyWorker):
       in a thread. `Worker(job)` calls the function of a `Job`.
     - `timeout`: seconds for a try, which then fails with `TimeoutError`.
     - `retry`: when failed tries are repeated; the queue's by default.
-    - `prefetch`: tasks leased ahead while all runners are busy.
+    - `prefetch`: tasks leased ahead; by default as many as end in two round trips.
     - `executor`: "process" runs a sync handler in processes, which can be killed.
     - `on_dead`: a handler of the `TaskRecord` of each dead letter.
     - `around`: functions of the task that return async context managers. A parameter annotated with the class of
@@ -281,7 +281,7 @@ class Worker(AnyWorker):
         around: Sequence[Around] = (),
         **options: Unpack[WorkerOptions],
     ) -> None: ...
-    @shows_options(WorkerOptions, prefetch=0)
+    @shows_options(WorkerOptions)
     def __init__(
         self,
         queue: WorkQueue[Any] | Job[..., Any],
