@@ -2,10 +2,16 @@
 end.
 """
 
+from typing import TYPE_CHECKING
+
+from tenure.lazy import exports
+
 from ._calling import check_signature, describe, in_thread, is_async, name_of, signature_of, until_free
 from ._convention import NotBegun, adapted, hint_of, parameters_of
-from ._endings import is_closing, is_from_signal, split_failure
-from ._processes import HandlerProcess, NotKept
+from ._endings import NotKept, is_closing, is_from_signal, split_failure
+
+if TYPE_CHECKING:
+    from ._processes import HandlerProcess
 
 __all__ = (
     "HandlerProcess",
@@ -25,3 +31,5 @@ __all__ = (
     "split_failure",
     "until_free",
 )
+
+__getattr__ = exports("tenure.handlers", {"tenure.handlers": {"_processes": "HandlerProcess"}})

@@ -29,6 +29,15 @@ _LATER = "trio._core."
 _RAISES = {opmap[name] for name in ("RAISE_VARARGS", "RERAISE")}
 
 
+class NotKept(Exception):
+    """The result of a call, of the type `kind`, cannot be pickled, for a reason."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(kind, reason)
+        self.kind: str = kind
+        self.reason: str = reason
+
+
 def split_failure(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
     """The failure and the interruption in what left a handler: of a group, the part that is one or the other.
 

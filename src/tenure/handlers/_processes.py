@@ -24,6 +24,7 @@ from tenure.upkeep import unwrapped_task_group
 
 from ._calling import is_async, name_of
 from ._child import RAISED, UNKEPT
+from ._endings import NotKept
 from ._sent_errors import unpacked
 
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from tenure.handlers._child import main; main()"
@@ -32,15 +33,6 @@ _START_LIMIT = 60.0
 """Seconds in which a process has to start and to import its handler."""
 _GRACE = 0.5
 """Seconds in which the answer of a process that has ended is still read, while a fork of it keeps the pipe open."""
-
-
-class NotKept(Exception):
-    """The result of a call, of the type `kind`, cannot be pickled, for a reason."""
-
-    def __init__(self, kind: str, reason: str) -> None:
-        super().__init__(kind, reason)
-        self.kind: str = kind
-        self.reason: str = reason
 
 
 class HandlerProcess:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Literal, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast, overload
 
 import tenure.engine as e
 from tenure.arguments import Seconds, check_count, check_seconds, check_timeout, shows_options
-from tenure.handlers import HandlerProcess, adapted, in_thread, is_async, name_of, until_free
+from tenure.handlers import adapted, in_thread, is_async, name_of, until_free
 from tenure.local import Threads
 from tenure.observe import Sample
 from tenure.store import handle_of
@@ -24,6 +24,9 @@ from ._records import TaskRecord
 from ._retry import Retry, check_retry
 from ._runners import Handle, Runners
 from ._task import Task
+
+if TYPE_CHECKING:
+    from tenure.handlers import HandlerProcess
 
 Executor = Literal["thread", "process"]
 """The place where synchronous handlers run."""
@@ -108,6 +111,8 @@ class AnyWorker:
         self._threads: list[Threads] = []
         self._processes: list[HandlerProcess] = []
         if executor == "process":
+            from tenure.handlers import HandlerProcess
+
             self._processes = [HandlerProcess(handler) for _ in range(concurrency)]
             handles = [adapt(process.call) for process in self._processes]
         elif is_async(handler):
