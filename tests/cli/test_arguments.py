@@ -119,7 +119,7 @@ def test_a_missing_loop_names_the_extra(backend, extra, monkeypatch):
     ("words", "told"),
     [
         ([], "a command is missing"),
-        (["rnu"], "there is no command 'rnu'"),
+        (["rnu"], "there is no command 'rnu'; did you mean run? There are run, work,"),
         (["run"], "see tenure run --help"),
     ],
 )

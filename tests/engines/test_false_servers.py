@@ -105,6 +105,33 @@ async def test_the_message_says_what_it_said(answering):
                 pytest.fail("opened")
 
 
+@pytest.mark.parametrize(
+    ("url", "says", "told"),
+    [
+        ("redis://127.0.0.1:{}", b"", "closed the connection: is it a Redis server\\?"),
+        ("postgresql://u@127.0.0.1:{}/d", None, "no answer within 0.3 s: is it a PostgreSQL server\\?"),
+        ("redis://127.0.0.1:1", None, "connection refused: is the server running\\?"),
+    ],
+)
+async def test_the_message_asks_what_a_silent_server_is(url, says, told):
+    async def answer(client):
+        async with client:
+            await client.receive()
+            if says is None:
+                await anyio.sleep(1)
+
+    async with (
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(listener.serve, answer)
+        port = listener.extra(SocketAttribute.local_port)
+        with pytest.raises(StoreUnavailable, match=told):
+            async with open_store(url.format(port), response_timeout=0.3, retry=0.1):
+                pytest.fail("opened")
+        group.cancel_scope.cancel()
+
+
 @asynccontextmanager
 async def between(socket, surplus=lambda client, part: b""):
     """A port through which a server is reached, and the clients that have come that way.

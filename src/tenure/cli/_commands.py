@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 
 from ._errors import UsageError
 
@@ -18,6 +19,13 @@ def run_one(of: str, commands: Commands, usage: str, words: Sequence[str]) -> in
         case [str(name), *arguments] if name in commands:
             return commands[name](arguments)
         case [str(name), *_]:
-            raise UsageError(f"there is no command '{of} {name}'; choose from {', '.join(commands)}")
+            raise no_command(f"{of} {name}", name, commands)
         case _:
             raise UsageError(f"a command is missing: tenure {of} ls (see tenure {of} --help)")
+
+
+def no_command(words: str, name: str, commands: Iterable[str]) -> UsageError:
+    """The error that there is no such command, with the commands that there are, the most similar command first."""
+    similar = get_close_matches(name, commands, n=1)
+    choose = f"did you mean {similar[0]}? There are" if similar else "choose from"
+    return UsageError(f"there is no command '{words}'; {choose} {', '.join(commands)}")

@@ -102,9 +102,9 @@ def _dispatch(words: Sequence[str]) -> int:
         case [str(name), *arguments] if name in _COMMANDS:
             return getattr(import_module(f"tenure.cli.{_COMMANDS[name]}"), name)(arguments)
         case [str(name), *_]:
-            raise UsageError(
-                f"there is no command {name!r}; choose from {', '.join(_COMMANDS)} (see tenure --help)"
-            )
+            from ._commands import no_command
+
+            raise no_command(name, name, _COMMANDS)
         case _:
             raise UsageError("a command is missing: tenure run MODULE:HANDLER ... (see tenure --help)")
 

@@ -160,9 +160,9 @@ class Connection:
     async def _connect(self, pipelines: list[Pipeline], start: Callable[..., object]) -> None:
         """Open both connections, and start their tasks."""
         name = f"tenure {token_hex(8)}"
+        servers: list[int] = []
         try:
             with anyio.fail_after(self._response_timeout) as scope:
-                servers: list[int] = []
                 for part, address, on_notification in (
                     ("", self.address, _ignored),
                     (" hints", self.address.direct or self.address, self._notified),
@@ -188,7 +188,10 @@ class Connection:
                         await ask(self.address, listening, Statement(f'LISTEN "{channel}"'))
                     subscribed |= channels
         except TimeoutError:
-            raise StoreUnavailable(f"{self.address}: no answer within {self._response_timeout:g} s") from None
+            asked = "" if servers else ": is it a PostgreSQL server?"
+            raise StoreUnavailable(
+                f"{self.address}: no answer within {self._response_timeout:g} s{asked}"
+            ) from None
         except OSError as error:
             raise connection_error(self.address, str(error)) from None
         self._termination = termination(self._schema, name, commands, self._response_timeout / 2)

@@ -218,7 +218,9 @@ class Connection:
             if isinstance(error, hiredis.ProtocolError):
                 raise EngineError(f"{self.address}: this is no Redis server: {error}") from None
             if isinstance(error, anyio.EndOfStream | anyio.BrokenResourceError):
-                raise StoreUnavailable(f"{self.address}: the server closed the connection") from error
+                raise StoreUnavailable(
+                    f"{self.address}: the server closed the connection: is it a Redis server?"
+                ) from error
             if isinstance(error, OSError):
                 if refused_by_tls(error):
                     raise EngineError(f"{self.address}: TLS: {_reason(error)}") from error
@@ -373,6 +375,8 @@ def _reason(error: OSError) -> str:
     """The system's reason; anyio puts the reasons of several attempts into a group behind its own words."""
     inner = cast("Sequence[BaseException]", getattr(error.__cause__, "exceptions", (error.__cause__,)))[0]
     found = inner if isinstance(inner, OSError) else error
+    if isinstance(found, ConnectionRefusedError):
+        return "connection refused: is the server running?"
     return found.strerror or str(found) or type(found).__name__
 
 

@@ -176,7 +176,9 @@ async def asked(address: Endpoint, *commands: Command) -> list[Any]:
     except (OSError, anyio.EndOfStream, anyio.BrokenResourceError) as error:
         if refused_by_tls(error):
             raise EngineError(f"{address}: TLS: {error}") from error
-        raise StoreUnavailable(f"{address}: {error or 'the server closed the connection'}") from error
+        raise StoreUnavailable(
+            f"{address}: {error or 'the server closed the connection: is it a Redis server?'}"
+        ) from error
     except hiredis.ProtocolError as error:
         raise EngineError(f"{address}: this is no Redis server: {error}") from None
 
