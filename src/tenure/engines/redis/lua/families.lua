@@ -300,11 +300,8 @@ local function keep(queue, task, follows)
     })
     untime(family)
     set_apart(queue, task, 'ending')
-    if family.unfinished > 0 then
-        families.sweep_from(family, '')
-    else
-        go_on(family)
-    end
+    local follow = family.unfinished > 0 and families.sweep_from or go_on
+    follow(family, '')
     return true
 end
 
