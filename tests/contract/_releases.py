@@ -314,6 +314,13 @@ class ReleaseContract(QueueSessionBase):
         counts = await owner.recounted()
         assert (counts.put, counts.held) == (1, 0)
 
+    async def test_what_is_handed_over_is_passed_over_in_the_step_of_the_verdict(self, owner: _Owner) -> None:
+        root = await owner.root()
+        await owner.named(root, "x")
+        await owner.named(root, "y", "z", held="unless_done")
+        await owner.settle(root)
+        assert await owner.entries(root.id) == {"x": "unfinished", "y": "dropped", "z": "dropped"}
+
     async def test_what_is_to_be_handed_over_is_undone_as_a_whole(self, owner: _Owner) -> None:
         root = await owner.root()
         named = await owner.named(root, "x", "y", held="unless_done")

@@ -180,17 +180,16 @@ def test_each_end_of_many_releases_costs_the_same(ask, cost):
     assert ask(e.GetResult("q", parent.id)).state == "done"
 
 
-@pytest.mark.full
 def test_what_is_handed_over_is_dropped_in_short_steps(scripts, ask, cost, clock):
     parent = root(ask)
-    crowd(ask, parent, MOST_ENTRIES, "unless_done")
+    crowd(ask, parent, CAP, "unless_done")
     verdict = e.Exchange("s", next(numbers), "q", (e.Settle(parent.id, parent.token, Verdict.DONE),))
     assert cost(verdict)[1] < 50 * SWEEP_STEPS
     steps = 0
     while clear_up(scripts, ask) or ask(e.Count("q")).ending:
         clock.now += SWEEP_PAUSE
         steps += 1
-    assert abs(steps - MOST_ENTRIES // SWEEP_STEPS) <= 2
+    assert abs(steps - CAP // SWEEP_STEPS) <= 2
     counts = ask(e.Count("r"))
     assert (counts.put, counts.held) == (0, 0)
     assert ask(e.GetResult("q", parent.id)).state == "done"
