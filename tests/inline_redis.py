@@ -22,7 +22,7 @@ class InlineRedis(Engine):
     """
 
     url = ""
-    families = True
+    families = releases = True
 
     def __init__(self, server, clock, cap=256):
         self.url = server.url

@@ -157,9 +157,11 @@ class FamilyContract(QueueSessionBase):
         await family.recount()
 
     async def test_an_interruption_leaves_the_children_alone(self, family: FamilySession) -> None:
-        root = await family.root()
+        await family.settle(await family.root(), _RETRY)
+        root = await family.take_one()
         (child,) = await family.bear(root, "a")
-        await family.settle(root, e.Verdict.GIVE_BACK)
+        await family.settle(root, e.Verdict.POSTPONE, e.ANEW, delay=0.0)
+        await family.settle(await family.take_one(), e.Verdict.GIVE_BACK)
         assert await family.state(root.id) == await family.state(child) == "waiting"
 
     # law 3: only the delivery in force writes

@@ -10,7 +10,7 @@ from tenure import engine as e
 from tenure.errors import EngineError
 
 from ._clerk import OpenClient, QueueSessionBase
-from ._contract import Advance
+from ._contract import Advance, Hints
 from ._families import FamilySession
 
 _DONE, _DEAD, _RETRY, _WAIT = e.Verdict.DONE, e.Verdict.DEAD, e.Verdict.RETRY, e.Verdict.WAIT
@@ -238,11 +238,21 @@ class ReleaseContract(QueueSessionBase):
         assert await owner.change(ghost, "x", "begin") is e.Reply.REFUSED
         assert await owner.change(ghost, "x", "keep") is e.Reply.REFUSED
         await owner.do(e.Move("jobs", (root.id,), "cancelled"))
+        assert await owner.do(e.SetEntry("jobs", root.id, 0, "x", change="keep")) is e.Reply.REFUSED
         assert await owner.name(root, "y") is e.Reply.REQUESTED
         assert await owner.change(root, "x", "keep") is e.Reply.OK
         await owner.settle(root, e.Verdict.CANCEL)
         assert await owner.state(root.id) == "cancelled"
         assert (await owner.recounted()).put == 0
+
+    async def test_who_waits_for_a_release_that_is_kept_is_told(self, owner: _Owner, hints: Hints) -> None:
+        root = await owner.root()
+        (x,) = await owner.named(root, "x")
+        inbox = await hints("a")
+        assert isinstance(await owner.do(e.GetResult("undo", x, owner.session)), e.Unfinished)
+        await owner.change(root, "x", "keep")
+        assert await inbox.new() == [e.Hint("a", "undo", str(x), e.Notice.FINISHED)]
+        assert await owner.do(e.GetResult("undo", x)) is e.Reply.UNKNOWN
 
     # law 8, and holes 7, 9 and 13
 
@@ -277,6 +287,26 @@ class ReleaseContract(QueueSessionBase):
         await owner.settle(root, _DEAD)
         await owner.do(e.Move("jobs", (root.id,), "waiting"))
         assert await owner.entries(root.id) == {"behind": "done", "x": "kept"}
+
+    async def test_in_another_life_nothing_is_named_and_nothing_has_run(self, owner: _Owner) -> None:
+        root = await owner.root()
+        await owner.named(root, "x")
+        await owner.settle(root, _DEAD)
+        await owner.undo_one()
+        await owner.do(e.Move("jobs", (root.id,), "waiting"))
+        root = await owner.take_one()
+        await owner.do(e.SetEntry("jobs", root.id, root.token, "v", b""))
+        await owner.named(root, "x")
+        assert await owner.change(root, "x", "keep") is e.Reply.OK
+        await owner.settle(root, _DEAD)
+        await owner.do(e.Move("jobs", (root.id,), "waiting"))
+        assert await owner.entries(root.id) == {"v": "done", "x": "kept"}
+        root = await owner.take_one()
+        await owner.named(root, "y")
+        await owner.settle(root, _DEAD)
+        await owner.undo_one()
+        await owner.do(e.Move("jobs", (root.id,), "waiting"))
+        assert await owner.entries(root.id) == {"v": "done"}
 
     async def test_a_letter_with_releases_of_its_own_forgets_too(self, owner: _Owner) -> None:
         root, undo = await owner.root(), owner.at("undo")
@@ -313,6 +343,13 @@ class ReleaseContract(QueueSessionBase):
         assert await owner.outcome(root.id) == ("done", b"result")
         counts = await owner.recounted()
         assert (counts.put, counts.held) == (1, 0)
+
+    async def test_what_is_handed_over_is_passed_over_in_the_step_of_the_verdict(self, owner: _Owner) -> None:
+        root = await owner.root()
+        await owner.named(root, "x")
+        await owner.named(root, "y", "z", held="unless_done")
+        await owner.settle(root)
+        assert await owner.entries(root.id) == {"x": "unfinished", "y": "dropped", "z": "dropped"}
 
     async def test_what_is_to_be_handed_over_is_undone_as_a_whole(self, owner: _Owner) -> None:
         root = await owner.root()
@@ -392,6 +429,10 @@ class ReleaseContract(QueueSessionBase):
         await advance(6.0)
         assert await undo.outcome(x) == ("dead", b"cancelled by an operator")
         assert await undo.entries(x) == {}
+        await owner.do(e.Move("undo", (x,), "waiting"))
+        await undo.do(e.SetEntry("undo", x, 0, "signal", b""))
+        assert await owner.undo_one() == x
+        await owner.recounted()
 
     async def test_a_lost_task_that_is_replaced_undoes_what_it_has_named(
         self, owner: _Owner, client: OpenClient

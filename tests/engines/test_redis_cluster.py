@@ -18,7 +18,9 @@ from tenure.engine import (
     Accepted,
     Acquire,
     CloseSession,
+    Count,
     Exchange,
+    GetResult,
     Granted,
     NewTask,
     Notice,
@@ -33,6 +35,8 @@ from tenure.engine import (
     RenewSession,
     Reply,
     Scan,
+    Settle,
+    Verdict,
 )
 from tenure.engines import open_store
 from tenure.engines.redis import RedisClusterEngine, _nodes, _shards
@@ -262,12 +266,31 @@ async def test_children_lie_in_the_shard_of_their_parent(serving):
     (root,) = (await one(serving, Exchange(session, 1, queue, want=1))).tasks
     child = (NewTask(b"child"),)
     other = next(name for name in NAMES if shard_of(name) != shard_of(queue))
-    refused = await one(serving, PutChildren(queue, root.id, root.token, other, ("a",), child))
-    assert isinstance(refused, EngineError)
-    assert "two shards" in str(refused)
+    for held in ("", "end"):
+        to = PutChildren(queue, root.id, root.token, other, ("a",), child, held=held)
+        refused = await one(serving, to)
+        assert isinstance(refused, EngineError)
+        assert "two shards" in str(refused)
     assert await one(serving, Scan(ENTRIES, queue, only=str(root.id))) == Page(())
+    assert (await one(serving, Count(other))).held == 0
     answer = await one(serving, PutChildren(queue, root.id, root.token, "{3}:pages", ("a",), child))
     assert isinstance(answer, Accepted)
+    assert await one(serving, CloseSession(session)) is Reply.OK
+
+
+async def test_a_release_of_the_shard_of_its_owner_begins(serving):
+    queue, undo = "{3}:jobs", "{3}:undo"
+    session = next(name for name in map(str, range(1000)) if shard_of(name) == shard_of(queue))
+    await one(serving, OpenSession(session, "p", 30))
+    await one(serving, Put(session, 1, queue, (PutRequest("m", (NewTask(b"root"),)),)))
+    (root,) = (await one(serving, Exchange(session, 1, queue, want=1))).tasks
+    await one(serving, PutChildren(queue, root.id, root.token, undo, ("x",), (NewTask(b""),), held="end"))
+    end = Settle(root.id, root.token, Verdict.DONE)
+    await one(serving, Exchange(session, 2, queue, (end,)))
+    (release,) = (await one(serving, Exchange(session, 1, undo, want=1))).tasks
+    assert (await one(serving, GetResult(queue, root.id))).state == "ending"
+    await one(serving, Exchange(session, 2, undo, (Settle(release.id, release.token, Verdict.DONE),)))
+    assert (await one(serving, GetResult(queue, root.id))).state == "done"
     assert await one(serving, CloseSession(session)) is Reply.OK
 
 

@@ -189,4 +189,6 @@ class SetEntry(Operation[Entry | TooMany | Reply]):
 def refuse_releases(operation: PutChildren | SetEntry) -> None:
     """Raise `EngineError` for what an engine without releases does not know."""
     if getattr(operation, "held", "") or getattr(operation, "change", ""):
-        raise EngineError("this engine keeps no releases yet: `at_end` needs SQLite, or a store in memory")
+        raise EngineError(
+            "this engine keeps no releases yet: `at_end` needs Redis, SQLite, or a store in memory"
+        )

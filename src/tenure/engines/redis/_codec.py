@@ -38,6 +38,7 @@ _ANSWERS: dict[str, type] = {
     "entry": e.Entry,
     "granted": e.Granted,
     "mismatch": e.Mismatch,
+    "named": e.Named,
     "outcome": e.Outcome,
     "queued": e.Queued,
     "toomany": e.TooMany,
@@ -153,7 +154,7 @@ def _encode(operation: type, words: tuple[str, ...], it: Any) -> Iterable[Argume
 @cache
 def _plan(operation: type) -> tuple[Read, list[tuple[int, Convert]], Convert | None]:
     """The functions that read the fields, in order, that convert some of them, and that flatten the last field."""
-    hints = get_type_hints(operation)
+    hints = get_type_hints(operation, localns={"Literal": Literal})
     fixed = sorted(
         (name for name in hints if _item_type(hints[name]) is None), key=lambda name: name != "key"
     )

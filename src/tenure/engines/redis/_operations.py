@@ -10,7 +10,7 @@ from tenure import engine as e
 from ._codec import Codecs, codec
 from ._rates import refund, spend, spent
 from ._scans import PAGES, page, scan
-from ._tasks import configure, configured, exchange, exchanged, move, put, put_answer, put_children, set_entry
+from ._tasks import configure, configured, exchange, exchanged, move, put, put_answer, put_children
 
 _SCRIPTS: dict[type[e.Operation[Any]], tuple[str, str]] = {
     e.AddResource: ("claim_operations add_resource", "ok"),
@@ -30,6 +30,7 @@ _SCRIPTS: dict[type[e.Operation[Any]], tuple[str, str]] = {
     e.RemoveResource: ("claim_operations remove_resource", "ok unknown"),
     e.RenewSession: ("sessions renew_session", "ok gone"),
     e.Resize: ("holds resize", "ok refused"),
+    e.SetEntry: ("family_operations set_entry", "ok entry toomany refused requested unknown children"),
     e.SetPaused: ("records set_paused", "ok"),
     e.SetValue: ("holds set_value", "ok refused"),
 }
@@ -56,13 +57,10 @@ CODECS: Codecs = {
     # the two that carry many tasks: their scripts read and return flat lists
     e.Put: codec("put", "put gone", e.Put, arguments=put, answer=put_answer),
     e.PutChildren: codec(
-        "family_operations", "accepted entry toomany refused requested", e.PutChildren, arguments=put_children
-    ),
-    e.SetEntry: codec(
         "family_operations",
-        "ok entry toomany refused requested unknown children",
-        e.SetEntry,
-        arguments=set_entry,
+        "accepted named entry toomany refused requested",
+        e.PutChildren,
+        arguments=put_children,
     ),
     e.Exchange: codec("exchange", "exchanged gone", e.Exchange, arguments=exchange, answer=exchanged),
 }

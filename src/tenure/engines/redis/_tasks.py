@@ -114,17 +114,10 @@ def _groups(tasks: Sequence[e.NewTask]) -> str:
 
 def put_children(op: e.PutChildren) -> Iterator[Argument]:
     """The arguments of the operation in `family_operations.lua`."""
-    e.refuse_releases(op)
-    yield from ("put_children", op.key, op.id, op.token, op.to, op.most)
+    yield from ("put_children", op.key, op.id, op.token, op.to, op.most, op.held, int(op.together))
     for name, task in zip(op.names, op.tasks, strict=True):
         yield from (name, task.payload, task.priority, microseconds(task.delay), task.meta, task.group)
         yield _or_nothing(task.deadline)
-
-
-def set_entry(op: e.SetEntry) -> Iterator[Argument]:
-    """The arguments of the operation in `family_operations.lua`."""
-    e.refuse_releases(op)
-    yield from ("set_entry", op.key, op.id, op.token, op.name, op.value)
 
 
 def put_answer(raw: Sequence[Any]) -> e.PutAnswer:

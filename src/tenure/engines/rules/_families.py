@@ -287,7 +287,7 @@ class Families(Releases):
         family = self._family(queue, task)
         if isinstance(follows, e.Ends):
             ends, deliveries, ready_at = follows, task.deliveries, task.ready_at
-        elif follows.attempts == task.attempts:
+        elif follows.attempts <= task.attempts:
             return False
         else:
             ends, deliveries = e.Ends(_RETRY, follows.attempts, b"", None), follows.deliveries

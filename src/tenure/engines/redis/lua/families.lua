@@ -1,14 +1,15 @@
 -- Families: the entries of tasks, their children, and the verdicts that wait for these. The laws are in
 -- engine/_families.py, and rules/_families.py is the same in Python.
 --
--- A task that is a child or has entries has the field `kin`: "1"; or "suspended" or "ending", and its id is in the sorted
--- set `suspended` or `ending` of the queue then, by id. `<queue>:<id>:family` is a hash: see FIELDS; and for each entry ":"
--- and its name, what `write_entry` packs. Of `total` entries `unfinished` are children that have not ended; `ends`
--- children have. A task may wait until `rest` children are unfinished. Entries of tries before `born` are not there, nor are
--- entries of children that failed in a try before `tries`. `<queue>:<id>:names` is a sorted set, all scores are 0: "n" and
--- the name of each entry, "u" and the name of each unfinished child, "f", the try as 8 digits and the name of each child
--- that has failed. Of the shard: `sweeping`, a sorted set of the families that are
--- being swept, the queue, a zero byte and the id, all scores are 0; `timeouts`, one of the families that wait.
+-- A task that is a child or has entries has the field `kin`: "1"; or "suspended", "ending" or "held", and its id is in the
+-- sorted set `suspended`, `ending` or `held` of the queue then, by id. `<queue>:<id>:family` is a hash: see `read_family`; and
+-- for each entry ":" and its name, what `write_entry` packs. Of `total` entries `unfinished` are children that have not ended;
+-- `ends` children have. A task may wait until `rest` children are unfinished. Entries of tries before `born` are not there, nor
+-- are entries of children that failed in a try before `tries`, or of a `life` other than 0 and the present one.
+-- `<queue>:<id>:names` is a sorted set, all scores are 0: "n" and the name of each entry, "u" and the name of each unfinished
+-- child, "f", the try as 8 digits and the name of each child that has failed, and of releases that are held what releases.lua
+-- says. Of the shard: `sweeping`, a sorted set of the families that are being swept, the queue, a zero byte and the id, all
+-- scores are 0; `timeouts`, one of the families that wait.
 --
 -- The caller has written what it gathered.
 local changes = require('changes')
@@ -24,12 +25,13 @@ local families = {}
 -- `timed`: 1 if the task waits until a time; `since`: since when it is ready, kept while it is in no order; `ending`, `result`
 -- and `ttl`: a verdict that is kept; `swept`, `swept_to`: which names are swept, and how far.
 local FIELDS = {
-    'parent', 'depth', 'total', 'unfinished', 'tries', 'born', 'ends', 'rest', 'parent_queue', 'name', 'awaited', 'prefix',
-    'timed', 'ending', 'result', 'ttl', 'since', 'swept', 'swept_to',
+    'parent', 'depth', 'total', 'unfinished', 'tries', 'born', 'ends', 'rest', 'life', 'parent_queue', 'name', 'awaited',
+    'prefix', 'timed', 'ending', 'result', 'ttl', 'since', 'swept', 'swept_to',
 }
-local COUNTS = 8 -- the first of them are numbers
+local COUNTS = 9 -- the first of them are numbers
 local EXPIRED_TTL = 3600e6
-local SWEEP_STEPS, SWEEP_PAUSE = 8, 10000 -- as in engine/_families.py
+local SWEEP_PAUSE = 10000 -- this and the next as in engine/_families.py
+families.SWEEP_STEPS = 8
 local open, by_queue, current = {}, {}, nil -- queues by name, `newly_takeable` of each, and the queue that it is of now
 
 -- queues
@@ -53,7 +55,7 @@ function families.switch(queue)
 end
 
 -- Do something to a queue, and offer the tasks that can be taken then.
-local function offering(queue, act, ...)
+function families.offering(queue, act, ...)
     local former = families.switch(queue)
     local before = takers.newly_takeable
     act(queue, ...)
@@ -70,10 +72,16 @@ end
 
 function families.read_family(queue, task_id)
     local hash = queue.key .. ':' .. task_id
-    local family = {key = hash .. ':family', names = hash .. ':names', queue = queue, id = task_id}
+    local family = {key = hash .. ':family', names = hash .. ':names', queue = queue, id = task_id, held = 0, release = 0}
     local found = call('HMGET', family.key, unpack(FIELDS))
     for i, field in ipairs(FIELDS) do
         family[field] = i <= COUNTS and tonumber(found[i] or 0) or found[i] or ''
+    end
+    if family.life > 0 then
+        local fields = {'held', 'named', 'ran', 'dropped', 'beside', 'release', 'told'} -- numbers
+        for i, number in ipairs(call('HMGET', family.key, unpack(fields))) do
+            family[fields[i]] = tonumber(number or 0)
+        end
     end
     return family
 end
@@ -123,15 +131,18 @@ end
 function families.read_entry(family, name)
     local packed = call('HGET', family.key, ':' .. name)
     if packed then
-        local kind, state, value, queue, child, swept, ended, try = cmsgpack.unpack(packed)
-        local entry = {name, kind, state, value, queue, child, swept, ended, try = try}
-        return entry, try >= family.born and (not is_failed(entry) or try == family.tries)
+        local kind, state, value, queue, child, swept, ended, try, life, together, its_token = cmsgpack.unpack(packed)
+        local entry = {name, kind, state, value, queue, child, swept, ended, try = try, life = life, together = together,
+            token = its_token}
+        local is_of_now = try >= family.born and (life == 0 or life == family.life)
+        return entry, is_of_now and (not is_failed(entry) or try == family.tries)
     end
 end
 
-local function write_entry(family, entry)
+function families.write_entry(family, entry)
     local _, kind, state, value, queue, child, swept, ended = unpack(entry)
-    call('HSET', family.key, ':' .. entry[1], cmsgpack.pack(kind, state, value, queue, child, swept, ended, entry.try))
+    call('HSET', family.key, ':' .. entry[1], cmsgpack.pack(kind, state, value, queue, child, swept, ended, entry.try,
+        entry.life, entry.together, entry.token))
 end
 
 local function failed_name(entry)
@@ -143,8 +154,11 @@ function families.add_entry(family, former, entry)
     if former and is_failed(former) then
         call('ZREM', family.names, failed_name(former))
     end
-    entry.try = family.tries
-    write_entry(family, entry)
+    entry.try, entry.life = family.tries, 0
+    if family.named == 1 and (entry[2] ~= 'signal' or entry[3] ~= 'done') then
+        entry.life = family.life
+    end
+    families.write_entry(family, entry)
     call('ZADD', family.names, 0, 'n' .. entry[1])
     if entry[3] == 'unfinished' then
         call('ZADD', family.names, 0, 'u' .. entry[1])
@@ -152,7 +166,7 @@ function families.add_entry(family, former, entry)
 end
 
 -- The first name behind another one in a part of the names; nothing if it does not begin with a prefix.
-local function next_name(family, part, after, prefix)
+function families.next_name(family, part, after, prefix)
     local from = after == '' and '[' .. part or '(' .. part .. after
     local to = '(' .. sub(part, 1, -2) .. string.char(string.byte(part, -1) + 1)
     local found = call('ZRANGEBYLEX', family.names, from, to, 'LIMIT', 0, 1)[1]
@@ -163,7 +177,7 @@ end
 -- sweeps
 
 -- Visit the unfinished children whose names begin so, behind this operation.
-local function sweep_from(family, prefix)
+function families.sweep_from(family, prefix)
     families.update(family, {swept = prefix, swept_to = prefix})
     call('ZADD', P .. 'sweeping', 0, member_of(family))
     call('HDEL', P .. 'state', 'sweep_at')
@@ -174,7 +188,7 @@ end
 local function sweep_failed(family)
     local prefix = family.prefix
     families.update(family, {prefix = ''})
-    sweep_from(family, prefix)
+    families.sweep_from(family, prefix)
 end
 
 -- places
@@ -221,14 +235,29 @@ local function set_apart(queue, task, place)
 end
 
 -- It is so no longer.
-local function leave_place(queue, task)
+function families.leave_place(queue, task)
     call('ZREM', queue.key .. ':' .. task.kin, task.id)
     call('HSET', task.hash, 'kin', 1)
     task.kin = '1'
 end
 
+-- A new task comes to its queue, which is late at a time.
+function families.enter(queue, task, deadline, since)
+    if task.group ~= '' then
+        require('groups').count_in(queue, task.group)
+    end
+    if deadline < math.huge then
+        call('HSET', task.hash, 'deadline', deadline)
+        require('order').look_at(queue, task, deadline)
+        changes.due_at(deadline)
+    end
+    queues.set(queue, 'put', queue.put + 1)
+    queues.set(queue, 'tasks', queue.tasks + 1)
+    require('order').enqueue(queue, task, since)
+end
+
 local function requeue(queue, task, since)
-    leave_place(queue, task)
+    families.leave_place(queue, task)
     if task.group ~= '' then
         require('groups').mark_delayed(queue, task, false)
     end
@@ -240,7 +269,7 @@ local function wake(family)
     families.update(family, {awaited = '', prefix = ''})
     untime(family)
     call('ZREM', P .. 'sweeping', member_of(family))
-    offering(family.queue, requeue, tasks.read_task(family.queue, family.id), math.min(family.since, numbers.now))
+    families.offering(family.queue, requeue, tasks.read_task(family.queue, family.id), math.min(family.since, numbers.now))
 end
 
 -- The entries of the children that have failed are gone.
@@ -248,28 +277,41 @@ local function end_try(family)
     families.update(family, {tries = family.tries + 1})
 end
 
--- Keep the end of a task in no order, or of its try, until its children have ended; false if it has none. What follows is
--- {state, result, ttl}, or {since, and whether a try has ended}.
+-- No child of a task that is ending is unfinished. What a script without releases needs is not made for them.
+local function go_on(family)
+    local releases = require('releases')
+    releases.go_on(family)
+end
+
+-- Keep the end of a task in no order, or of its try, until its children and releases have ended; false if it has none. What
+-- follows is {state, result, ttl}, or {since, and whether a try has ended}.
 local function keep(queue, task, follows)
     local family = families.read_family(queue, task.id)
     if follows.retry and family.unfinished == 0 then
         end_try(family)
     end
-    if family.unfinished == 0 or not follows.state and not follows.retry then
+    if family.unfinished == 0 and not (follows.state and family.held > 0) or not follows.state and not follows.retry then
         return false
     end
     families.update(family, {
         awaited = '', prefix = '', ending = follows.state or 'retry', result = follows.result or '', ttl = follows.ttl or '',
-        since = follows.since or task.since,
+        since = follows.since or task.since, beside = family.life > 0 and 0 or nil,
+        dropped = follows.state == 'done' and tonumber(task.token) or nil,
     })
     untime(family)
     set_apart(queue, task, 'ending')
-    sweep_from(family, '')
+    local follow = family.unfinished > 0 and families.sweep_from or go_on
+    follow(family, '')
     return true
 end
 
--- A task that is in no order and not leased has ended; "purged", it leaves no record.
+-- A task that is in no order and not leased has ended; "purged", it leaves no record. A release that is not done leaves a dead
+-- letter: `as_letter` in engine/_rules.py.
 local function finish_task(queue, task, state, result, ttl, session_ttl)
+    if state ~= 'done' and state ~= 'dead' and call('HGET', task.hash .. ':family', 'release') then
+        local reasons = {cancelled = 'cancelled by an operator', expired = 'its deadline has passed'}
+        state, result, ttl = 'dead', reasons[state] or result, nil
+    end
     if state ~= 'purged' then
         return endings.end_task(queue, task, state, result, ttl, session_ttl)
     end
@@ -301,7 +343,7 @@ function families.end_untaken(queue, task, state, ttl)
         require('order').dequeue(queue, task)
     else
         task.since = families.read_family(queue, task.id).since
-        leave_place(queue, task)
+        families.leave_place(queue, task)
     end
     if not keep(queue, task, {state = state, ttl = ttl}) then
         finish_task(queue, task, state, '', ttl)
@@ -309,16 +351,16 @@ function families.end_untaken(queue, task, state, ttl)
     endings.write_endings()
 end
 
--- The last child of a task that is ending has ended.
-local function apply(family, task)
+-- A task that is ending has neither an unfinished child nor a release left.
+function families.apply(family, task)
     local queue, state = family.queue, family.ending
     call('ZREM', P .. 'sweeping', member_of(family))
     families.update(family, {ending = ''})
     if state == 'retry' then
         end_try(family)
-        return offering(queue, requeue, task, family.since)
+        return families.offering(queue, requeue, task, family.since)
     end
-    leave_place(queue, task)
+    families.leave_place(queue, task)
     local former = families.switch(queue)
     finish_task(queue, task, state, family.result, tonumber(family.ttl))
     endings.write_endings()
@@ -330,17 +372,20 @@ local function tell(child, state, result)
     local queue = families.queue_of(child.parent_queue)
     local family = families.read_family(queue, families.digits(child.parent))
     local entry = families.read_entry(family, child.name)
-    entry[3], entry[4], entry[8], entry.try = state, result, family.ends + 1, family.tries
-    write_entry(family, entry)
+    local ends = family.ends + 1 - child.release
+    entry[3], entry[4], entry[8], entry.try = state, result, child.release == 1 and 0 or ends, family.tries
+    families.write_entry(family, entry)
     call('ZREM', family.names, 'u' .. child.name)
     local failed = is_failed(entry)
     if failed then
         call('ZADD', family.names, 0, failed_name(entry))
     end
-    families.update(family, {unfinished = family.unfinished - 1, ends = family.ends + 1})
+    families.update(family, {unfinished = family.unfinished - 1, ends = ends})
     local task = tasks.read_task(queue, family.id)
-    if task.kin == 'ending' and family.unfinished == 0 then
-        apply(family, task)
+    if task.kin == 'ending' and family.held > 0 and (family.unfinished == 0 or family.beside == 1) then
+        go_on(family)
+    elseif task.kin == 'ending' and family.unfinished == 0 then
+        families.apply(family, task)
     elseif task.kin == 'suspended' and family.awaited == '' then
         if family.unfinished <= family.rest then
             wake(family)
@@ -355,13 +400,16 @@ function families.ended(queue, task, state, result)
     families.use(queue)
     endings.write_endings()
     local family = families.read_family(queue, task.id)
+    local tells = family.parent > 0 and family.told ~= 1
+    untime(family)
     if state ~= 'dead' then
-        untime(family)
         call('ZREM', P .. 'sweeping', member_of(family))
         call('DEL', family.key, family.names)
         call('HDEL', task.hash, 'kin')
+    elseif family.release == 1 then
+        families.update(family, {told = 1, awaited = '', prefix = ''}) -- it may have been suspended
     end
-    if family.parent > 0 then
+    if tells then
         tell(family, state, result)
     end
 end
@@ -373,7 +421,7 @@ function families.cancel(queue, task, ttl, state)
         if require('order').request_stop(queue, task, ttl) then
             local family = families.read_family(queue, task.id)
             if family.unfinished > 0 then
-                sweep_from(family, '')
+                families.sweep_from(family, '')
             end
         end
     elseif task.kin ~= 'ending' then
@@ -388,23 +436,26 @@ end
 
 -- Visit some of the children that are to be cancelled, and leave the others for a later operation.
 function families.sweep()
-    local member = call('ZRANGE', P .. 'sweeping', 0, 0)[1]
-    for _ = 1, SWEEP_STEPS do
-        if not member then
-            break
-        end
+    local member, left = call('ZRANGE', P .. 'sweeping', 0, 0)[1], families.SWEEP_STEPS
+    while member and left > 0 do
+        left = left - 1
         local family = family_in(member)
-        local name = next_name(family, 'u', family.swept_to, family.swept)
+        local name = families.next_name(family, 'u', family.swept_to, family.swept)
         if name then
             families.update(family, {swept_to = name})
             local entry = families.read_entry(family, name)
             entry[7] = 1
-            write_entry(family, entry)
+            families.write_entry(family, entry)
             local queue = families.queue_of(entry[5])
             families.use(queue)
-            offering(queue, families.cancel, tasks.read_task(queue, families.digits(entry[6])), EXPIRED_TTL)
+            families.offering(queue, families.cancel, tasks.read_task(queue, families.digits(entry[6])), EXPIRED_TTL)
         else
             call('ZREM', P .. 'sweeping', member)
+            if family.held > 0 and family.unfinished == 0 and family.ending ~= '' then
+                families.use(family.queue)
+                go_on(family)
+                left = 0
+            end
         end
         member = call('ZRANGE', P .. 'sweeping', 0, 0)[1]
     end
@@ -450,7 +501,7 @@ local function wait(queue, task, awaited, prefix, rest, timeout)
         set_timeout(family, numbers.now + timeout)
         takers.hint_takers(queue, 1) -- an idle taker must know, to ask in time
     end
-    if prefix ~= '' and next_name(family, 'f' .. format('%08d', family.tries), prefix, prefix) then
+    if prefix ~= '' and families.next_name(family, 'f' .. format('%08d', family.tries), prefix, prefix) then
         sweep_failed(family)
     end
     return true
@@ -518,11 +569,13 @@ function families.begin_anew(queue, task)
     families.update(family, {tries = family.tries + 1, born = family.tries + 1})
 end
 
--- Revive a dead letter -> false if it is a child
+-- Revive a dead letter -> false if it is a child, and no release. Of a life in which a release ran, entries are gone.
 function families.revive_root(queue, task_id)
     local family = families.read_family(queue, task_id)
-    if family.parent > 0 then
+    if family.parent > 0 and family.release ~= 1 then
         return false
+    elseif family.ran == 1 then
+        families.update(family, {life = family.life + 1, named = 0, ran = 0})
     end
     end_try(family)
     return true

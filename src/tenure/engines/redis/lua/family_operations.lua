@@ -2,7 +2,6 @@
 local changes = require('changes')
 local families = require('families')
 local numbers = require('numbers')
-local queues = require('queues')
 local steps = require('steps')
 local takers = require('takers')
 local tasks = require('tasks')
@@ -15,21 +14,22 @@ local operations = {}
 
 local MOST_ENTRIES, DEEPEST = 10000, 32
 
--- The task that has the token of its lease, if its holder was not asked to stop; or a word.
-local function read_leased(queue, task_id, its_token)
+-- The task that has the token of its lease, if its holder was not asked to stop, or may be; or a word.
+local function read_leased(queue, task_id, its_token, may_stop)
     local task = tasks.read_task(queue, families.digits(task_id))
     if not task or not task.token or tonumber(task.token) ~= tonumber(its_token) then
         return nil, 'refused'
     end
     local asked = task.stop and call('ZSCORE', P .. task.session .. ':stops', task.token .. ' ' .. queue.name)
-    return not asked and task, 'requested'
+    return (may_stop or not asked) and task, 'requested'
 end
 
--- Put a child of a family: its name, payload, priority, delay, meta, group and deadline ("": none) -> its id. `latest` is
--- the deadline of its parent.
-local function put_child(family, queue, child, latest, name, payload, priority, delay, meta, group, deadline)
-    local hash = queue.key .. ':' .. families.digits(child)
-    call('HSET', hash, 'payload', payload, 'kin', 1)
+-- Put the child of an entry: its name, payload, priority, delay, meta, group and deadline ("": none). `latest` is the deadline
+-- of its parent.
+local function put_child(family, queue, entry, latest, name, payload, priority, delay, meta, group, deadline)
+    local task_id = families.digits(entry[6])
+    local hash = queue.key .. ':' .. task_id
+    call('HSET', hash, 'payload', payload, 'kin', entry[3] == 'held' and 'held' or 1)
     if priority ~= '0' then
         call('HSET', hash, 'priority', priority)
     end
@@ -38,26 +38,27 @@ local function put_child(family, queue, child, latest, name, payload, priority, 
     end
     if group ~= '' then
         call('HSET', hash, 'group', group)
-        require('groups').count_in(queue, group)
     end
     call('HSET', hash .. ':family', 'parent_queue', family.queue.name, 'parent', tonumber(family.id, 16), 'name', name, 'depth',
         family.depth + 1)
-    latest = math.min(tonumber(latest or math.huge), deadline == '' and math.huge or numbers.now + deadline)
-    if latest < math.huge then
-        call('HSET', hash, 'deadline', latest)
-        require('order').look_at(queue, {id = families.digits(child), hash = hash}, latest)
-        changes.due_at(latest)
+    if entry[3] == 'held' then
+        return require('releases').hold(family, queue, entry, hash, deadline)
     end
-    queues.set(queue, 'put', queue.put + 1)
-    queues.set(queue, 'tasks', queue.tasks + 1)
-    local task = {id = families.digits(child), priority = tonumber(priority), group = group}
-    require('order').enqueue(queue, task, numbers.now + delay)
-    return child
+    latest = math.min(tonumber(latest or math.huge), deadline == '' and math.huge or numbers.now + deadline)
+    local task = {id = task_id, hash = hash, priority = tonumber(priority), group = group}
+    families.enter(queue, task, latest, numbers.now + delay)
 end
 
--- ARGV: queue, id, token, queue of the children, most, then for each name, payload, priority, delay, meta, group and
--- deadline
--- -> accepted: ids; entry: the first that is no child's; toomany: most; refused, requested
+-- Whether a release that is there has another target, or another payload as long as that is on record.
+local function differs(entry, payload)
+    local state, its = unpack(call('HMGET', P .. entry[5] .. ':' .. families.digits(entry[6]), 'state', 'payload'))
+    return entry[5] ~= ARGV[7] or not state and its and its ~= payload
+end
+
+-- ARGV: queue, id, token, queue of the children, most, held ("": children), together (0 or 1), then for each name, payload,
+-- priority, delay, meta, group and deadline
+-- -> accepted: ids; named: ids and states; entry: the first that is no child's, or of another release; toomany: most; refused,
+-- requested
 function operations.put_children(name)
     local queue = families.queue_of(name)
     local task, refusal = read_leased(queue, ARGV[5], ARGV[6])
@@ -66,12 +67,13 @@ function operations.put_children(name)
     end
     families.use(queue)
     local family, former, ids, new, more = families.family_of(queue, task), {}, {}, 0, 0
-    for i = 9, #ARGV, 7 do
+    local held, kind, known, states = ARGV[9] ~= '', ARGV[9] ~= '' and 'release' or 'child', {}, {}
+    for i = 11, #ARGV, 7 do
         local entry, is_there = families.read_entry(family, ARGV[i])
-        if is_there and entry[2] ~= 'child' then
+        if is_there and (entry[2] ~= kind or held and differs(entry, ARGV[i + 1])) then
             return {'entry', unpack(entry)}
         elseif is_there then
-            ids[i] = entry[6]
+            known[i] = entry
         else
             former[i], new, more = entry, new + 1, more + (entry and 0 or 1)
         end
@@ -82,16 +84,23 @@ function operations.put_children(name)
     elseif new > 0 and family.depth >= DEEPEST then
         return redis.error_reply(format('ERR task %d is %d levels below its root and can have no children', ARGV[5], DEEPEST))
     end
-    families.update(family, {total = family.total + more, unfinished = family.unfinished + new})
+    families.update(family, not held and {total = family.total + more, unfinished = family.unfinished + new}
+        or {total = family.total + more, held = family.held + new, named = 1, life = math.max(1, family.life)})
     local to = families.queue_of(ARGV[7])
-    local answer, before = {}, to.takers > 0 and require('order').first_due(to)
+    local before = to.takers > 0 and require('order').first_due(to)
     families.switch(to)
-    for i = 9, #ARGV, 7 do
-        if not ids[i] then
-            ids[i] = put_child(family, to, tonumber(numbers.new_token()), task.deadline, unpack(ARGV, i, i + 6))
-            families.add_entry(family, former[i], {ARGV[i], 'child', 'unfinished', '', to.name, ids[i], 0, 0})
+    for i = 11, #ARGV, 7 do
+        local entry = known[i]
+        if not entry then
+            entry = {ARGV[i], kind, held and 'held' or 'unfinished', '', to.name, tonumber(numbers.new_token()), 0, 0,
+                together = held and tonumber(ARGV[10]) or nil, token = ARGV[9] == 'unless_done' and tonumber(ARGV[6]) or nil}
+            put_child(family, to, entry, task.deadline, unpack(ARGV, i, i + 6))
+            families.add_entry(family, former[i], entry)
+        elseif entry.token then
+            entry.token = tonumber(ARGV[6])
+            families.write_entry(family, entry)
         end
-        answer[#answer + 1] = ids[i]
+        ids[#ids + 1], states[#states + 1] = entry[6], entry[3]
     end
     tasks.write()
     if new > 0 then
@@ -99,14 +108,16 @@ function operations.put_children(name)
         require('order').offer_sooner(to, before)
     end
     families.close()
-    return {'accepted', answer}
+    return held and {'named', ids, states} or {'accepted', ids}
 end
 
--- ARGV: queue, id, token (0: a signal), name, value -> ok, entry: the existing entry; toomany: most; refused, requested, unknown
+-- ARGV: queue, id, token (0: a signal), name, value, "begin" or "keep" of a release or "" -> ok, entry: the existing entry;
+-- toomany: most; refused, requested, unknown, children
 function operations.set_entry(name)
     local queue = families.queue_of(name)
-    local task, refusal = read_leased(queue, ARGV[5], ARGV[6])
-    if ARGV[6] == '0' then
+    local change = ARGV[9]
+    local task, refusal = read_leased(queue, ARGV[5], ARGV[6], change ~= '')
+    if ARGV[6] == '0' and change == '' then
         task, refusal = tasks.read_task(queue, families.digits(ARGV[5])), 'unknown'
     end
     if not task then
@@ -115,8 +126,17 @@ function operations.set_entry(name)
     families.use(queue)
     local family = families.family_of(queue, task)
     local entry, is_there = families.read_entry(family, ARGV[7])
-    if is_there then
+    if change ~= '' and not (is_there and entry[2] == 'release') then
+        return 'unknown'
+    elseif is_there and (change == '' or entry[3] ~= 'held') then
         return {'entry', unpack(entry)}
+    elseif change == 'begin' and families.next_name(family, 'u', '', '') then
+        return 'children'
+    elseif change ~= '' then
+        local act = change == 'keep' and require('releases').remove or require('releases').begin
+        act(family, entry, 'kept')
+        families.close()
+        return 'ok'
     elseif family.total >= MOST_ENTRIES then
         return {'toomany', MOST_ENTRIES}
     end

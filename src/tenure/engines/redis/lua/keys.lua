@@ -28,13 +28,14 @@ function keys.owner_of(queue, key)
 end
 
 -- Whether a task with this key is put beside the task that has the key, or no task has it; that task; and, if it has not
--- ended and is to be replaced, whether it is leased, or waits for its children or an entry.
+-- ended and is to be replaced, whether it is leased, or waits for its children or an entry, or has releases.
 function keys.is_new(queue, key, on_duplicate)
     local owner, ended = keys.owner_of(queue, key)
     local replaces = on_duplicate == 'replace' and owner
     local found = replaces and not ended and call('HMGET', hash_of(queue, owner), 'lease', 'kin') or {}
     local kin = not found[1] and found[2]
-    local waits = kin and (kin ~= '1' or tonumber(call('HGET', hash_of(queue, owner) .. ':family', 'unfinished') or 0) > 0)
+    local awaited = kin == '1' and call('HMGET', hash_of(queue, owner) .. ':family', 'unfinished', 'held') or {}
+    local waits = kin and (kin ~= '1' or (awaited[1] or 0) + (awaited[2] or 0) > 0)
     return not owner or replaces and (ended or found[1] or waits), owner, found[1] and 'leased' or waits and 'waits'
 end
 

@@ -1,9 +1,9 @@
 -- A work queue, as it is read; `save_queue` and `changes.save_numbers` follow any change.
 --
 -- `queue` is a hash {settings, see SETTINGS; paused, tasks, delayed, ranked, reserved, producers, line, takers, watched; how
--- many were put, done, dead, cancelled, expired, discarded, purged; kept, how many records other than dead letters are kept for
--- good; keep, until when the queue is remembered once it is empty; expires and listed, see `save_queue`; grouped, lined and
--- virtual, see `groups.lua`; pace, see `paces.lua`}.
+-- many were put, done, dead, cancelled, expired, discarded, purged; kept, how many releases are held, and records other than
+-- dead letters are kept for good; keep, until when the queue is remembered once it is empty; expires and listed, see
+-- `save_queue`; grouped, lined and virtual, see `groups.lua`; pace, see `paces.lua`}.
 local numbers = require('numbers')
 
 local queues = {}

@@ -71,7 +71,7 @@ end
 -- Cancel a task that has not ended, or ask its holder to do so; false if it has. The ttl of its record is ARGV[6].
 local function cancel(queue, task_id)
     local task, ttl = tasks.read_task(queue, task_id), tonumber(ARGV[6])
-    if not task then
+    if not task or task.kin == 'held' then
         return false
     elseif task.kin then
         require('families').cancel(queue, task, ttl)
@@ -161,11 +161,11 @@ local function revive(queue, task_id)
     return true
 end
 
--- Delete a task that is not leased, or the record of a task; false for any other task.
+-- Delete a task that is not leased, or the record of a task; false for any other task, and for a release.
 local function purge(queue, task_id)
     local key, task = queue.key .. ':' .. task_id, tasks.read_task(queue, task_id)
     if task then
-        if task.token or (task.kin or '1') ~= '1' then
+        if task.token or (task.kin or '1') ~= '1' or task.kin and call('HGET', key .. ':family', 'release') then
             return false
         elseif task.kin then
             require('families').end_untaken(queue, task, 'purged')
@@ -454,13 +454,14 @@ function operations.count(name)
         local since = call('ZRANGE', queue.key .. ':' .. set_name, 0, 0, 'WITHSCORES')[2]
         oldest = math.min(oldest, tonumber(since or numbers.now))
     end
+    local starts_in, rate, group_rate, held_off = shown_pace(queue)
     return {
         'counts', queue.put, ready + soon, delayed - soon, unfinished - ready - delayed - suspended - in_ending, queue.done, dead,
         queue.cancelled, queue.expired, queue.discarded, queue.purged, queue.reserved, queue.producers + queue.lined,
         grouped, queue.paused, numbers.now - oldest,
         call('HGETALL', queue.key .. ':cursors'),
         waits.ask_again_in(), numbers.now, queues.size_of(queue), group_counter,
-        suspended, in_ending, shown_pace(queue),
+        suspended, in_ending, starts_in, rate, group_rate, held_off, call('ZCARD', queue.key .. ':held'),
     }
 end
 
