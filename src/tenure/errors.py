@@ -16,6 +16,7 @@ __all__ = (
     "PoolClosed",
     "PoolTimeout",
     "QueueFull",
+    "ReleaseFailed",
     "ResultUnavailable",
     "StoreClosed",
     "StoreUnavailable",
@@ -222,6 +223,19 @@ class TooManyChildren(TenureError, RuntimeError):
         self.most = most
 
 
+class ReleaseFailed(TenureError):
+    """The release `name` is a dead letter, as the task `task_id` of `queue`, so its thing is not undone; `error` says
+    why.
+    """
+
+    def __init__(self, queue: str, task_id: int, name: str, error: str) -> None:
+        super().__init__(f"{queue}: task {task_id}, the release {name!r}, is dead: {error}")
+        self.queue = queue
+        self.task_id = task_id
+        self.name = name
+        self.error = error
+
+
 class BulkheadFull(TenureError):
     """As many as may wait (`waiting`) are waiting already behind the `limit` that run."""
 
@@ -267,6 +281,7 @@ class WouldExceedDeadline(TenureError):
 for _error in {TenureError, *TenureError.__subclasses__()} - {
     CursorConflict,
     PayloadTooLarge,
+    ReleaseFailed,
     TaskNotWaiting,
     TooManyChildren,
 }:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         QueueSettings,
         QueueStatistics,
         QueueWorker,
+        Release,
         ResourcePoolStatistics,
         Schedules,
         Spending,
@@ -67,6 +68,7 @@ __all__ = (
     "QueueSettings",
     "QueueStatistics",
     "QueueWorker",
+    "Release",
     "ResourcePoolStatistics",
     "Schedules",
     "Spending",
@@ -85,8 +87,8 @@ __getattr__: Callable[[str], Any] = exports(
             "tenure.shared": """
             Arrival Audit Available BarrierStatistics Child ChildRecord Children Claim GroupStatistics HolderInfo
             LeaderChanges Lease LeasedTask LimiterState Listing LuaGuard Page PooledResource PutOptions
-            QueueOptions QueueSettings QueueStatistics QueueWorker ResourcePoolStatistics Schedules Spending
-            TaskChanges TaskRecord Term WorkerOptions WorkerStatistics
+            QueueOptions QueueSettings QueueStatistics QueueWorker Release ResourcePoolStatistics Schedules
+            Spending TaskChanges TaskRecord Term WorkerOptions WorkerStatistics
         """,
             "tenure.store": "StoreStatistics",
         }

@@ -332,6 +332,8 @@ FLAGS = {
     ),
     "WorkQueue.purge.dry_run": lambda store, flag: WorkQueue(store, "x").purge("dead", dry_run=flag),
     "WorkQueue.requeue.dry_run": lambda store, flag: WorkQueue(store, "x").requeue(dry_run=flag),
+    "Task.at_end.unless_done": lambda store, flag: at_end(store, unless_done=flag),
+    "Task.at_end.together": lambda store, flag: at_end(store, together=flag),
     "RateLimiter.acquire.fail_fast": lambda store, flag: RateLimiter(store, "x", Limit(1)).acquire(1, flag),
     "RateLimiter.spend.fail_fast": lambda store, flag: RateLimiter(store, "x", Limit(1)).spend(1, flag),
     "ResourcePool.add.revive": lambda store, flag: ResourcePool(store, "x").add("r", revive=flag),
@@ -351,6 +353,13 @@ FLAGS = {
 
 async def handle(payload, context=None):
     pass
+
+
+async def at_end(store, **flag):
+    queue = WorkQueue(store, "x")
+    await queue.put(1)
+    async with queue.take() as task:
+        await task.at_end("x", **flag)
 
 
 def test_each_flag_is_known():

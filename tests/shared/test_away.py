@@ -162,6 +162,7 @@ WAITS = {
     ),
     *("shared.Claim.cool_down", "shared.Claim.retire", "shared.Claim.set_metadata"),
     *("shared.Task.children", "shared.Task.progress", "shared.Task.step", "shared.Task.wait_for"),
+    *("shared.Task.at_end", "shared.Task.keep", "shared.Task.undo"),
     # asks no engine
     "store.Store.statistics",
 }

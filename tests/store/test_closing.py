@@ -203,6 +203,8 @@ ASKS = {
         "ResourcePool.statistics",
         "Task.progress",
         "Task.step",
+        "Task.at_end",
+        "Task.keep",
         "WorkQueue.get",
         "WorkQueue.reschedule",
         "WorkQueue.cancel",
@@ -212,7 +214,7 @@ ASKS = {
     *("SqlGuard.enforce", "Task.complete_in", "WorkQueue.complete_in", "WorkQueue.put_in"),
     "Job.try_put",
     *("Children.put", "Children.put_many", "WorkQueue.signal"),
-    "Task.wait_for",  # it interrupts its handler, and waits in no process
+    *("Task.wait_for", "Task.undo"),  # they interrupt the handler, and wait in no process
     *(
         "Schedule.drain",
         "Schedule.next",

@@ -11,7 +11,7 @@ Task = made(
     shared.Task,
     Held,
     "id token priority group attempt deliveries waited lost cancelled",
-    left_out="complete_in fail children wait_for",
+    left_out="complete_in fail children wait_for undo",
 )
 Lock = made(shared.Lock, Pattern, "name", exclusive=True, hands_over=Lease)
 RWLock = made(shared.RWLock, Pattern, "name", exclusive=True, hands_over=Lease)

@@ -96,6 +96,7 @@ class Held(SyncProxy):
 
     def _call(self, name: str, args: Any, kwargs: Any, timeout: float | None = None) -> Any:
         del timeout  # the loss of the lease ends each wait
+        args, kwargs = map(_opened, args), {key: _opened(value) for key, value in kwargs.items()}
         call = partial(getattr(self._inside, name), *args, **kwargs)
         try:
             return self._portal.call(call, self._inside.check)
@@ -137,10 +138,7 @@ class Pattern(SyncProxy):
         return self._store._call(call, timeout)
 
     def _call_opened(self, name: str, args: Any, kwargs: Any) -> Any:
-        async def find(store: AsyncStore) -> Any:
-            return self._inside_of(store)
-
-        return getattr(self._store._call(find), name)(*args, **kwargs)
+        return getattr(_opened(self), name)(*args, **kwargs)
 
     def _block(
         self,
@@ -252,6 +250,15 @@ def made(
     return types.new_class(
         cls.__name__, (*bases, *generic), exec_body=lambda namespace: namespace.update(body)
     )
+
+
+def _opened(value: Any) -> Any:
+    """The asynchronous object over the open store, of a pattern."""
+
+    async def find(store: AsyncStore) -> Any:
+        return value._inside_of(store)
+
+    return value._store._call(find) if isinstance(value, Pattern) else value
 
 
 def _nothing(held: Any, portal: Portal) -> Any:

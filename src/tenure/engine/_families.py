@@ -126,8 +126,8 @@ class TooMany:
 class PutChildren(Operation[Accepted | Named | Entry | TooMany | Reply]):
     """Put tasks into the queue `to` as children of the leased task `id` of the queue `key`; all, or none.
 
-    -> Accepted (the ids), Entry (the first of these names that is of no child), TooMany, REFUSED (stale token),
-    REQUESTED (put nothing: cancel the task), MORE
+    -> Accepted (the ids), Named (of `held` tasks), Entry (the first of these names that is of no child), TooMany,
+    REFUSED (stale token), REQUESTED (put nothing: cancel the task), MORE
 
     `held` tasks are releases, which begin when their owner ends ("end"), or when it does not end as done. The answer is
     then Named, or the Entry of a release with another target, or another payload as long as that is on record. Their

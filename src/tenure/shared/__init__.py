@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .queue._options import Item, PutOptions
     from .queue._queue import WorkQueue, queue_of
     from .queue._records import Audit, QueueStatistics, TaskRecord, record_of, statistics_of
+    from .queue._releases import Release
     from .queue._retry import Dead, Discard, Retry, RetryLater, decisive, is_failure, out_of_time
     from .queue._runners import Runners
     from .queue._schedule import Schedule, schedules_in
@@ -82,6 +83,7 @@ __all__ = (
     "QueueWorker",
     "RWLock",
     "RateLimiter",
+    "Release",
     "ResourcePool",
     "ResourcePoolStatistics",
     "Retry",
@@ -151,6 +153,7 @@ __getattr__: Callable[[str], Any] = exports(
             "holds._lock": "HolderInfo",
             "queue._options": "PutOptions",
             "queue._records": "Audit QueueStatistics TaskRecord",
+            "queue._releases": "Release",
             "holds._resource_pool": "PooledResource ResourcePoolStatistics",
             "queue._schedules": "Schedules",
             "queue._settings": "QueueOptions QueueSettings",

@@ -185,3 +185,108 @@ async def a_signal_and_a_wait_meet(world):
             for worker in workers:
                 group.start_soon(worker.drain)
         await all_is_done(queue, store, elsewhere, done=1, put=1)
+
+
+class Owners:
+    """Handlers of owners and of the releases that they name in the same queue: a release is known by its thing."""
+
+    def __init__(self, *names, together=False):
+        self.names = names
+        self.together = together
+        self.history = History(clock=anyio.current_time)
+        self.owner = {}
+
+    async def handle(self, task: Task):
+        if task.thing is not None:
+            with self.history.trying(task.thing, parent=self.owner[task.thing], undoes=True):
+                await pause()
+            return
+        with self.history.trying(str(task.id)):
+            for name in self.names:
+                release = await task.at_end(name, unless_done=name == "given", together=self.together)
+                self.owner[release.thing] = str(task.id)
+                if name == "kept":
+                    self.history.ended(release.thing, "kept")
+                    assert await task.keep(name)
+                elif name == "given":
+                    self.given = release.thing
+                else:
+                    self.history.named(release.thing, parent=str(task.id))
+                await pause()
+            await self.work(task)
+
+    async def work(self, task):
+        async with task.children() as children:
+            await children.put("child", "a")
+
+    async def watch(self, queue, task_id):
+        try:
+            await queue.result(task_id)
+            state = "done"
+        except TaskCancelled:
+            state = "cancelled"
+        self.history.ended(str(task_id), state)
+        return state
+
+
+async def owned(world, owners, state):
+    """A task that may be cancelled, while one of two workers is: all that it has named is undone, or kept."""
+    async with world.open() as store, world.open() as elsewhere:
+        queue, other = (WorkQueue(place, "q", retry=RETRY) for place in (store, elsewhere))
+
+        async def handle(task: Task):
+            if task.payload == "child":
+                with owners.history.trying(str(task.id), parent=owners.root):
+                    await pause()
+            else:
+                await owners.handle(task)
+
+        workers = [Worker(queue, handle, concurrency=2), Worker(other, handle, concurrency=2)]
+        dying = Worker(other, handle, concurrency=1)
+
+        async def victim():
+            with cancellable():
+                await dying.run()
+
+        async def canceller(task_id):
+            with cancellable():
+                await anyio.sleep(0.025)
+            await other.cancel(task_id)
+
+        async with anyio.create_task_group() as group:
+            task_id = await queue.put("owner")
+            owners.root = str(task_id)
+            group.start_soon(victim)
+            for worker in workers:
+                group.start_soon(worker.run)
+            if state == "cancelled":
+                group.start_soon(canceller, task_id)
+            assert await owners.watch(queue, task_id) in ("done", state)
+            for worker in [*workers, dying]:
+                group.start_soon(worker.drain)
+        assert structured(owners.history, whole=False).ended >= 1
+        await all_is_done(queue, store, elsewhere)
+
+
+@on_every_engine("shared.Task.at_end", "shared.Task.keep")
+async def what_a_task_has_named_is_undone_whichever_worker_is_cancelled(world):
+    await owned(world, Owners("first", "kept", "given", "last"), "done")
+
+
+@on_every_engine("shared.Task.at_end")
+async def what_a_cancelled_task_has_named_is_undone_after_its_children(world):
+    await owned(world, Owners("first", "second", "third", together=True), "cancelled")
+
+
+@on_every_engine("shared.Task.undo")
+async def a_task_undoes_after_its_children_and_goes_on(world):
+    class Undoes(Owners):
+        async def work(self, task):
+            await super().work(task)
+            await task.undo("first")
+
+    owners = Undoes("first")
+    # it goes on afterwards, which a release that undoes at the end does not allow
+    trying = owners.history.trying
+    owners.history.trying = lambda name, parent=None, undoes=False: trying(name, parent=parent)
+    await owned(world, owners, "done")

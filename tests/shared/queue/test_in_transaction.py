@@ -94,6 +94,20 @@ def queue(store):
     return WorkQueue(store, "jobs", retry=Retry(attempts=3, backoff=1, jitter=0))
 
 
+async def test_a_commit_begins_what_undoes(queue, connect):
+    task_id, db = await queue.put("owner"), connect()
+    async with queue.take() as task:
+        release = await task.at_end("x")
+        task.complete_in_sync(db)
+        db.rollback()
+        with db:
+            task.complete_in_sync(db)
+    assert (await queue.get(task_id)).state == "ending"
+    async with queue.take() as task:
+        assert task.payload == task.thing == release.thing
+    assert (await queue.get(task_id)).state == "done"
+
+
 async def test_a_task_with_unfinished_children_is_not_completed(queue, connect):
     refused = []
 

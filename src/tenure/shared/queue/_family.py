@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from anyio import CancelScope
 
@@ -11,7 +11,9 @@ import tenure.engine as e
 from tenure.store import Codec, Store, StoreHandle, handle_of, read_pages
 from tenure.waiting import checkpoint, this_task
 
-STEP, CHILD, SIGNAL = "step/", "child/", "signal/"
+T = TypeVar("T")
+
+STEP, CHILD, SIGNAL, RELEASE = "step/", "child/", "signal/", "release/"
 """The beginnings of the names of entries, by what they are."""
 UNKEPT = "step!"
 """The beginning of the names of steps that have run, and whose values could not be kept: their values say why."""
@@ -114,15 +116,20 @@ class Family:
         scan = e.Scan(e.UNFINISHED_CHILDREN, self.key, only=str(self.id))
         return {entry.name for entry in (await read_pages(self.store, scan, patient=True)).rows}
 
+    def check_room(self, answer: T | e.TooMany) -> T:
+        """Return an answer. Raises `RuntimeError` if the engine has refused an entry, since the task has too many."""
+        if isinstance(answer, e.TooMany):
+            raise RuntimeError(f"{self} has {answer.most} entries, which is the most")  # noqa: TRY004 no argument
+        return answer
+
     async def write(self, name: str, value: bytes) -> bytes | e.Reply:
         """Store a value, unless an earlier sending of it arrived. Returns the value on record, or why it was refused.
 
         Raises `RuntimeError` for too many entries, `EngineError`, `StoreClosed`.
         Cancellation: the value may or may not be stored.
         """
-        answer = await self.store.call(e.SetEntry(self.key, self.id, self.token, name, value), patient=True)
-        if isinstance(answer, e.TooMany):
-            raise RuntimeError(f"{self} has {answer.most} entries, which is the most")  # noqa: TRY004 no argument
+        operation = e.SetEntry(self.key, self.id, self.token, name, value)
+        answer = self.check_room(await self.store.call(operation, patient=True))
         self.progressed |= answer is e.Reply.OK or isinstance(answer, e.Entry)
         if isinstance(answer, e.Entry):
             return answer.value

@@ -141,8 +141,15 @@ class Job(Target[Any], Generic[Params, R]):
         if isinstance(item, _Call):
             return item
         given = item.payload
+        if given is ...:
+            self._given("thing")  # refuse now what no worker could call
+            return Item(given, **{**self._options, **item.options})
         payload = given.payload if isinstance(given, _Call) else self._arguments((given,), {})
         return Item(payload, **{**self._options, **item.options})
+
+    def _given(self, thing: str) -> dict[str, Any]:
+        """The arguments of a release without arguments of its own: its thing, if the function takes any."""
+        return self._arguments((thing,) if self._signature.parameters else (), {})
 
     def _handler(self, instead: Callable[..., Any] | None = None) -> Callable[[Task[Any]], Any]:
         """A handler of tasks that calls the function, or `instead` in its place.
@@ -157,6 +164,7 @@ class Job(Target[Any], Generic[Params, R]):
         function = instead or self.function
 
         def call(task: Task[Any]) -> Any:
+            task._job = self._name  # pyright: ignore[reportPrivateUsage]
             bound = self._bound(task)
             made = function(*bound.args, **bound.kwargs)
             return self._awaited(made) if inspect.isawaitable(made) else self._plain_result(made)
@@ -213,6 +221,8 @@ class Job(Target[Any], Generic[Params, R]):
     def _bound(self, task: Task[Any]) -> inspect.BoundArguments:
         """The call that a task stands for. Raises `TypeError` or `ValueError` if it is none of this function."""
         payload = task.payload
+        if payload == task.thing is not None:
+            payload = self._given(payload)
         if not isinstance(payload, dict):
             raise TypeError(f"a task of {self._name} needs a mapping of arguments, not {payload!r}")
         arguments = cast("dict[str, Any]", payload)

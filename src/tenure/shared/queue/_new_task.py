@@ -38,6 +38,7 @@ class DatedTask(e.NewTask):
 class Encoding(Protocol[T]):
     """The settings of a queue that its new tasks depend on."""
 
+    name: str
     key: str
     codec: Codec[T]
     max_payload: int
@@ -59,18 +60,20 @@ def new_task(
     retry: Retry | None = None,
     meta: Mapping[str, str] | None = None,
     _text_key: e.OnDuplicate = "refuse",
+    _thing: bool = False,
     **unknown: object,
 ) -> e.NewTask:
     """The task that a put with these options puts. Raises what `put` raises.
 
-    `_text_key` is the `on_duplicate` of a key that is a text; `span_meta` is what the span of the put adds.
+    `_text_key` is the `on_duplicate` of a key that is a text; `span_meta` is what the span of the put adds. With
+    `_thing`, the task is a release, whose payload is its thing unless another is given.
     """
     if unknown:
         check_options(unknown)
     seconds = check_seconds("delay", delay) if at is None else _seconds_until(at, delay)
     data = encode_meta(meta, span_meta) if meta is not None or span_meta else b""
-    if timeout is not None or retry is not None:
-        data = with_options(data, timeout, retry)
+    if timeout is not None or retry is not None or _thing:
+        data = with_options(data, timeout, retry, queue.name if _thing else None)
     text = key_ttl = within = None
     on_duplicate: e.OnDuplicate = "refuse"
     if key is not None:
@@ -86,7 +89,9 @@ def new_task(
                 f"within of the key must be at least the delay, {seconds:g} seconds, not {within:g}"
             )
     task = (e.NewTask if at is None else DatedTask)(
-        encode(queue.codec, queue.key, "payload", payload, queue.max_payload),
+        b""
+        if _thing and payload is ...
+        else encode(queue.codec, queue.key, "payload", payload, queue.max_payload),
         check_count("priority", priority, least=-LARGEST),
         seconds,
         text,

@@ -1,4 +1,4 @@
-"""The options that a task brings to its worker: a time limit for each try, and the rule for further tries.
+"""The options that a task brings to its worker: a time limit for each try, the rule for further tries, its thing.
 
 They travel as one record beside the texts of its meta, in the bytes that an engine keeps and does not read: a JSON
 array of both. Without such options, the bytes are the meta alone, which is a JSON object.
@@ -24,21 +24,26 @@ _TYPES = ("on", "never")
 
 
 class OwnOptions(NamedTuple):
-    """The options of one task, which take the place of its worker's; None: the worker's count."""
+    """The options of one task, which take the place of its worker's; None: the worker's count.
+
+    `thing`: of a release, the name of its queue, with which the name of its thing begins.
+    """
 
     timeout: float | None = None
     retry: Retry | None = None
+    thing: str | None = None
 
 
 _NONE = OwnOptions()
 
 
-def with_options(meta: bytes, timeout: object, retry: object) -> bytes:
+def with_options(meta: bytes, timeout: object, retry: object, thing: str | None = None) -> bytes:
     """The bytes that travel with a task that was put with such options. Raises `TypeError`, `ValueError`."""
     rule = check_retry(retry)
     record = {
         "timeout": check_timeout("timeout", timeout, least=None),
         "retry": None if rule is None else _described(rule),
+        "thing": thing,
     }
     given = {name: value for name, value in record.items() if value is not None}
     data = json.dumps(given, separators=(",", ":")).encode()
@@ -62,8 +67,14 @@ def parted(found: Any) -> tuple[dict[str, str], OwnOptions]:
         meta, record = cast("list[Any]", found)
         timeout, retry = record.get("timeout"), record.get("retry")
         timeout = check_timeout("timeout", timeout, least=None)
-        return meta, OwnOptions(timeout, None if retry is None else _retry_of(retry))
+        rule = None if retry is None else _retry_of(retry)
+        return meta, OwnOptions(timeout, rule, record.get("thing"))
     return {}, _NONE
+
+
+def thing_of(queue: str, task_id: int) -> str:
+    """The name of what a release undoes."""
+    return f"{queue}-{task_id}"
 
 
 def _described(retry: Retry) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class Pace:
         self._idle = self._since == inf
 
     def rest(self) -> None:
-        """No task is under way any more."""
+        """The last task under way has ended."""
         self._busy += max(0.0, _time() - self._since)
         self._since = inf
 

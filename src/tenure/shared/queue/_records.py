@@ -12,7 +12,7 @@ from tenure.store import Codec, JsonCodec, StoreHandle, decoded
 from ._child_records import ChildRecord, queue_in
 from ._failures import read
 from ._groups import shown_group
-from ._own_options import parted
+from ._own_options import parted, thing_of
 from ._payload import P, P_co
 from ._reports import report_in
 from ._retry import Retry
@@ -170,10 +170,13 @@ def record_of(
             return None
 
     meta, own = parted(value("meta", _META, record.meta) or {})
+    payload: Any = value("payload", payloads, record.payload)
+    if own.thing is not None and not record.payload and record.state != "done":
+        payload = thing_of(own.thing, record.id)
     return TaskRecord(
         id=record.id,
         state=record.state,
-        payload=value("payload", payloads, record.payload),
+        payload=payload,
         priority=record.priority,
         key=record.key,
         attempts=record.attempts,

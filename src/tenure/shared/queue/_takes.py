@@ -487,7 +487,7 @@ class Takers(Held):
             self._late.set(4 * self._pace.trip)
 
     def _give_back_late(self) -> None:
-        """What was fetched ahead has not begun in time: the tasks before took longer than those before them."""
+        """Give back the tasks that were fetched ahead and have not begun in time: the last tasks took longer."""
         self._demand.prefetch = self._fixed
         self._give_back_prefetched(but=self._fixed)
 

@@ -9,16 +9,16 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import Any, Generic, NoReturn, Protocol, TypeVar, cast, overload
+from typing import Any, Generic, NoReturn, Protocol, TypeVar, Unpack, cast, overload
 
 import anyio
 import anyio.lowlevel
 from anyio import CancelScope
 
 import tenure.engine as e
-from tenure.arguments import Seconds, check_name, check_timeout
+from tenure.arguments import Seconds, check_flag, check_name, check_timeout, shows_options
 from tenure.dbapi import run_enlisted, run_enlisted_sync
-from tenure.errors import AcquireTimeout, LeaseLost, TaskCancelled, TaskFailed
+from tenure.errors import AcquireTimeout, LeaseLost, ReleaseFailed, TaskCancelled, TaskFailed
 from tenure.handlers import NotBegun, split_failure
 from tenure.observe import Trying
 from tenure.shared._block import LeasedBlock
@@ -33,8 +33,10 @@ from ._failures import recorded
 from ._family import SIGNAL, Family, FamilySource, HandlerScope
 from ._groups import shown_group
 from ._meta import decode_meta
-from ._own_options import options_in
+from ._options import PutOptions
+from ._own_options import options_in, thing_of
 from ._payload import P, P_co, encode
+from ._releases import Release, change_release, name_release
 from ._reports import numbered_report, report_in
 from ._retry import (
     CANNOT_BE_KEPT,
@@ -106,6 +108,7 @@ class Task(Guarded, Held, Generic[P_co]):
         "_failure",
         "_family",
         "_if_uncommitted",
+        "_job",
         "_joined",
         "_meta",
         "_payload",
@@ -159,6 +162,7 @@ class Task(Guarded, Held, Generic[P_co]):
         self._scope: CancelScope | HandlerScope | Batch[Any] | None = scope
         self._result = b"null"
         self._joined = False
+        self._job: object = None  # whose function handles it
         self._if_uncommitted: e.Settle | None = None
         self._trying: Trying | None = None
         self._unkept: tuple[Exception, str] | None = (
@@ -174,8 +178,18 @@ class Task(Guarded, Held, Generic[P_co]):
 
     @property
     def payload(self) -> P_co:
-        """The payload that was put. Raises `ValueError` for data that the queue's codec refuses."""
+        """The payload that was put; its `thing`, of a release without one. Raises `ValueError` for data that the
+        queue's codec refuses.
+        """
+        if not self._payload and self.thing is not None:
+            return cast("P_co", self.thing)
         return decoded(self._queue.codec, f"{self._name}: the payload", self._payload)
+
+    @property
+    def thing(self) -> str | None:
+        """Of a release, the name of what it undoes: the `thing` that its owner was given; None of any other task."""
+        queue = options_in(self._meta).thing
+        return None if queue is None else thing_of(queue, self.id)
 
     @property
     def last_progress(self) -> Any:
@@ -336,11 +350,7 @@ class Task(Guarded, Held, Generic[P_co]):
         Cancellation: leaving the block, the task is given back, and a later delivery goes on with the children.
         Source: the nursery of trio, kept on record.
         """
-        target = cast("Target[Any]", self._queue) if queue is None else queue
-        if not isinstance(target, Target):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked
-            raise TypeError(f"queue must be a WorkQueue or a Job, not {type(target).__name__}")
-        if target._place.store is not self._queue.store:
-            raise ValueError(f"queue must be of the task's own store {self._queue.store!r}, not {target!r}")
+        target = self._target("queue", queue)
         self._check_place("children")
         return Children(self, self._opened_family(), target, name, on_failure, max_children)
 
@@ -371,6 +381,84 @@ class Task(Guarded, Held, Generic[P_co]):
             raise TimeoutError(f"{self._name}: the signal {name!r} has not come in time")
         return decoded(family.codec, f"{self._name}: the signal {name!r}", entry.value)
 
+    @shows_options(PutOptions)
+    async def at_end(
+        self,
+        name: str,
+        queue_or_job: Target[Any] | None = None,
+        payload: Any = ...,
+        *,
+        unless_done: bool = False,
+        together: bool = False,
+        **options: Unpack[PutOptions],
+    ) -> Release:
+        """Name a release: a task that is put when this task would end, however it ends, and before it has ended.
+
+            release = await task.at_end("sandbox", destroy)
+            box = await task.step("launch", partial(launch, release.thing))
+
+        Name it before there is anything to undo. A suspension, a retry and a lost lease begin nothing. The end waits
+        for the children, and then for the releases, the last named first. A release that fails is a dead letter. A
+        later delivery is given the same release, with its state.
+
+        - `queue_or_job`: None: the task's own queue, whose handler knows a release by `task.thing`. A task of a `Job`
+          needs another.
+        - `payload`: by default the release's `thing`.
+        - `unless_done`: not if the task is done: its result hands over what was made.
+        - `together`: at the same time as those named next to it.
+        - `options`: as for `children.put`, without `delay` and `at`; `deadline` counts from the beginning.
+
+        Raises `ValueError` for another target or payload than before, `RuntimeError` for a name that was used before in
+        this delivery, and what `children.put` raises.
+        Cancellation: the release may or may not be named.
+        """
+        self.check()
+        if queue_or_job is None and self._job is not None:
+            raise ValueError(
+                f"queue_or_job must be given in a task of a Job: else {self._job} would be called for it"
+            )
+        target, held = self._target("queue_or_job", queue_or_job), check_flag("unless_done", unless_done)
+        return await name_release(
+            *(self, self._opened_family(), target, name, payload, "unless_done" if held else "end"),
+            check_flag("together", together),
+            options,
+        )
+
+    async def undo(self, name: str) -> None:
+        """Begin a release now, and wait for its end, once the children have ended.
+
+        The task is suspended meanwhile, and **its handler runs again from its start**. So between `at_end` and `undo`
+        there are only steps: a later delivery passes them when the thing is gone.
+
+        Raises `ReleaseFailed` if the release is a dead letter, in each delivery; `ValueError` for a name that no
+        release has; `RuntimeError` for a release that is kept, and where `children` does; `LeaseLost`, `EngineError`,
+        `StoreClosed`.
+        Cancellation: the release may have begun; a later delivery waits for it.
+        """
+        check_name("name", name)
+        self._check_place("undo")
+        entry = await change_release(self, self._opened_family(), name, "begin")
+        if entry is None or entry.state == "unfinished":
+            await self._suspend(e.Verdict.WAIT, "")
+        if entry.state == "kept":
+            raise RuntimeError(f"{self._name}: the release {name!r} is kept, so it is never begun")
+        if entry.state == "dead":
+            raise ReleaseFailed(entry.queue, entry.id, name, entry.value.decode(errors="replace"))
+
+    async def keep(self, name: str) -> bool:
+        """Never begin a release: what it would undo is somebody else's now. False if it has begun.
+
+        To hand over what the task returns, name the release with `unless_done` instead: then no cancellation comes
+        between.
+
+        Raises `ValueError` for a name that no release has, `LeaseLost`, `EngineError`, `StoreClosed`.
+        Cancellation: the release may or may not be kept.
+        """
+        check_name("name", name)
+        self.check()
+        entry = await change_release(self, self._opened_family(), name, "keep")
+        return entry is None or entry.state == "kept"
+
     def check(self) -> None:
         """Raise `LeaseLost` if the task is lost, its time has passed, or the block was left ("released").
 
@@ -384,6 +472,17 @@ class Task(Guarded, Held, Generic[P_co]):
     def _is_over(self) -> bool:
         """True if the time of the lease has passed. From any thread, without effect."""
         return self.lost is not None or self._session.is_over()
+
+    def _target(self, argument: str, given: Target[Any] | None) -> Target[Any]:
+        """The queue or the job where a child or a release is put."""
+        target = cast("Target[Any]", self._queue) if given is None else given
+        if not isinstance(target, Target):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked
+            raise TypeError(f"{argument} must be a WorkQueue or a Job, not {type(target).__name__}")
+        if target._place.store is not self._queue.store:
+            raise ValueError(
+                f"{argument} must be of the task's own store {self._queue.store!r}, not {target!r}"
+            )
+        return target
 
     def _check_place(self, what: str) -> None:
         """Refuse a wait for which the handler cannot be interrupted and run again."""
