@@ -36,7 +36,7 @@ def test_the_stubs_are_those_that_the_script_writes():
 def test_a_change_is_seen():
     text = write_stubs.written()
     assert shape(text) != shape(text.replace("delay: Seconds=0.0", "delay: Seconds=1.0"))
-    assert shape(text) != shape(text.replace("higher first", "lower first"))
+    assert shape(text) != shape(text.replace("Report how far", "Report where"))
 
 
 @pytest.mark.parametrize("name", write_stubs.classes())

@@ -56,6 +56,9 @@ class Sync(ast.NodeTransformer):
     def visit_Subscript(self, node):
         if ast.unparse(node.value) == "AbstractAsyncContextManager":
             node.value = ast.Name("AbstractContextManager")
+        if ast.unparse(node.value) == "Target":
+            payload = ast.unparse(node.slice)
+            return ast.parse(f"WorkQueue[{payload}] | Job[..., {payload}]", mode="eval").body
         return self.generic_visit(node)
 
     def visit_Name(self, node):
@@ -63,6 +66,11 @@ class Sync(ast.NodeTransformer):
         if typing.get_origin(value) is typing.Literal:
             return ast.parse(repr(value).removeprefix("typing."), mode="eval").body
         return node
+
+
+def beginning_of(doc):
+    """The first paragraph, for the editor; `help` and the site have the rest."""
+    return inspect.cleandoc(doc).partition("\n\n")[0]
 
 
 def stub_of(function, doc, *, limit=None):
@@ -85,7 +93,7 @@ def stub_of(function, doc, *, limit=None):
     ]
     node = sync.visit(node)
     node.body = (
-        [ast.Expr(ast.Constant(textwrap.indent(inspect.cleandoc(doc), "        ").strip()))] if doc else []
+        [ast.Expr(ast.Constant(textwrap.indent(beginning_of(doc), "        ").strip()))] if doc else []
     )
     node.body.append(ast.Expr(ast.Constant(...)))
     return ast.fix_missing_locations(node)
@@ -115,11 +123,11 @@ def read_only(name, annotation, doc=""):
 def entering(cls, held):
     handed = "None" if held is None else held.__name__
     yield ast.parse(
-        f'def __enter__(self) -> {handed}:\n    """{inspect.cleandoc(cls.__enter__.__doc__)}"""'
+        f'def __enter__(self) -> {handed}:\n    """{beginning_of(cls.__enter__.__doc__)}"""'
     ).body[0]
     yield ast.parse(
         "def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,"
-        f' trace: TracebackType | None) -> None:\n    """{inspect.cleandoc(cls.__exit__.__doc__)}"""'
+        f' trace: TracebackType | None) -> None:\n    """{beginning_of(cls.__exit__.__doc__)}"""'
     ).body[0]
 
 
@@ -127,7 +135,7 @@ def class_stub(cls):
     original = cls._made_from
     parameters = ", ".join(one.__name__ for one in getattr(cls, "__parameters__", ()))
     node = ast.parse(f"class {cls.__name__}{f'(Generic[{parameters}])' if parameters else ''}: ...").body[0]
-    node.body = [ast.Expr(ast.Constant(inspect.cleandoc(cls.__doc__)))]
+    node.body = [ast.Expr(ast.Constant(beginning_of(cls.__doc__)))]
     if issubclass(cls, Pattern):
         inits = typing.get_overloads(original.__init__) or [original.__init__]
         node.body += [stub_of(one, "") for one in inits]

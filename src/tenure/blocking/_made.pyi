@@ -28,6 +28,7 @@ from tenure.shared import (
     QueueSettings,
     QueueStatistics,
     QueueWorker,
+    Release,
     Retry,
     Selection,
     Spending,
@@ -45,11 +46,7 @@ Params = ParamSpec("Params")
 R = TypeVar("R")
 
 class Lease:
-    """A hold, for as long as the block lasts.
-
-    `token` is the fence: it is higher than the token of every earlier grant. Send it with each write, and let the
-    receiver refuse lower ones. `lost` is None, or why the lease was lost.
-    Thread safety: any."""
+    """A hold, for as long as the block lasts."""
 
     @property
     def key(self) -> str: ...
@@ -59,35 +56,19 @@ class Lease:
     def lost(self) -> str | None: ...
     def sql_guard(self, table: str = "tenure_fences", *, name: str | None = None) -> SqlGuard:
         """The guard that refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has
-        written.
-
-        `table` keeps the newest tokens, `name` is the name of the fence: by default the name of the hold. Raises
-        `RuntimeError` for what several may hold at the same time (a semaphore, a lock for reading): they would refuse
-        one another."""
+        written."""
 
     def lua_guard(self, key: str | None = None) -> LuaGuard:
-        """The guard that refuses this holder's Lua scripts on Redis once a later holder has run one.
-
-        `key` keeps the newest token, by default "fence:" and the name of the hold. Raises as `sql_guard` does."""
+        """The guard that refuses this holder's Lua scripts on Redis once a later holder has run one."""
 
     def remaining(self) -> float:
         """The seconds for which the lease would last if no further renewal came through; 0 once it is over."""
 
     def check(self) -> None:
-        """Raise `LeaseLost` if the lease is lost, its time has passed, or the block was left ("released").
-
-        It sends nothing. Call it right before a side effect: after a loss, a process that was frozen may run one more
-        step before its cancellation reaches it, and synchronous code is not cancelled at all."""
+        """Raise `LeaseLost` if the lease is lost, its time has passed, or the block was left ("released")."""
 
 class Task(Generic[P_co]):
-    """A task in the hands of a handler; generic in its payload.
-
-    `id`, `priority`, `token` (the fence); `group` is the group that it was put into, or None; `attempt` is the number
-    of this try (failures since the last stored step + 1), `deliveries` how often the task has been handed out, this
-    time included; `waited` for how many seconds it had been ready; `deadline` the time on the loop's clock at which its
-    deadline passes, or None; `timeout` the seconds for a try with which it was put, or None; `lost` why
-    the lease was lost, or None; `cancelled` whether its cancellation was requested.
-    Thread safety: any."""
+    """A task in the hands of a handler; generic in its payload."""
 
     @property
     def id(self) -> int: ...
@@ -109,20 +90,19 @@ class Task(Generic[P_co]):
     def cancelled(self) -> bool: ...
     def sql_guard(self, table: str = "tenure_fences", *, name: str | None = None) -> SqlGuard:
         """The guard that refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has
-        written.
-
-        `table` keeps the newest tokens, `name` is the name of the fence: by default the name of the hold. Raises
-        `RuntimeError` for what several may hold at the same time (a semaphore, a lock for reading): they would refuse
-        one another."""
+        written."""
 
     def lua_guard(self, key: str | None = None) -> LuaGuard:
-        """The guard that refuses this holder's Lua scripts on Redis once a later holder has run one.
-
-        `key` keeps the newest token, by default "fence:" and the name of the hold. Raises as `sql_guard` does."""
+        """The guard that refuses this holder's Lua scripts on Redis once a later holder has run one."""
 
     @property
     def payload(self) -> P_co:
-        """The payload that was put. Raises `ValueError` for data that the queue's codec refuses."""
+        """The payload that was put; its `thing`, of a release without one. Raises `ValueError` for data that the
+        queue's codec refuses."""
+
+    @property
+    def thing(self) -> str | None:
+        """Of a release, the name of what it undoes: the `thing` that its owner was given; None of any other task."""
 
     @property
     def last_progress(self) -> Any:
@@ -134,62 +114,42 @@ class Task(Generic[P_co]):
         """The texts that the producer sent along with the payload."""
 
     def set_result(self, value: Any) -> None:
-        """Set the value that `queue.result(task_id)` returns once the task is done; the last call counts.
-
-        Raises `PayloadTooLarge`, and what the codec raises for a value that it cannot express. A task that fails with
-        this exception is not tried again: its work is done."""
+        """Set the value that `queue.result(task_id)` returns once the task is done; the last call counts."""
 
     def progress(self, value: Any) -> None:
-        """Report how far the task is: for anybody who looks, and for a next delivery.
-
-        Raises `LeaseLost` if the task is no longer this holder's, `PayloadTooLarge`, `EngineError`, `StoreClosed`, and
-        what the codec raises. If the cancellation of the task was requested, `cancelled` is true, and asynchronous
-        code in the block is cancelled.
-        Interruption: the report may or may not be stored."""
+        """Report how far the task is: for anybody who looks, and for a next delivery."""
 
     @overload
     def step(
         self, name: str, function: Callable[[], Awaitable[R]], *, find: Callable[[], Any] | None = None
     ) -> R:
-        """Call a function once on record: a later delivery of the task gets what an earlier one has stored.
-
-        A handler that is delivered again runs again from its start, so put into a step what is costly, or must not
-        happen twice. The value is as `store.codec` decodes it, at once too: a tuple is a list. An exception is not
-        stored. If the process dies before the value is stored, the function may be called again. With a stored value,
-        earlier failures do not count. If the value cannot be kept, the task is dead at once, and a later delivery
-        raises `RuntimeError` here.
-
-        With `find`, the step is marked as begun before the first call. A later try asks `find()` first: a value is
-        kept; None: call; `OutcomeUnknown`: the task is dead.
-
-        Raises `LeaseLost`, `TaskCancelled` if the cancellation of the task was requested, `RuntimeError` for a name
-        that an earlier step of this delivery has, and for more than 10,000 steps; `PayloadTooLarge`, `EngineError`,
-        `StoreClosed`, what the codec raises, and what the function raises.
-        Interruption: the value may or may not be stored."""
+        """Call a function once on record: a later delivery of the task gets what an earlier one has stored."""
 
     @overload
     def step(self, name: str, function: Callable[[], R], *, find: Callable[[], Any] | None = None) -> R: ...
-    def check(self) -> None:
-        """Raise `LeaseLost` if the task is lost, its time has passed, or the block was left ("released").
+    def at_end(
+        self,
+        name: str,
+        queue_or_job: WorkQueue[Any] | Job[..., Any] | None = None,
+        payload: Any = ...,
+        *,
+        unless_done: bool = False,
+        together: bool = False,
+        **options: Unpack[PutOptions],
+    ) -> Release:
+        """Name a release: a task that is put when this task would end, however it ends, and before it has ended."""
 
-        It sends nothing. Call it right before a side effect."""
+    def keep(self, name: str) -> bool:
+        """Never begin a release: what it would undo is somebody else's now. False if it has begun."""
+
+    def check(self) -> None:
+        """Raise `LeaseLost` if the task is lost, its time has passed, or the block was left ("released")."""
 
     def complete_in_sync(self, connection: object) -> None:
         """Like `complete_in`, at once, with a connection that blocks; in any thread."""
 
 class Lock:
-    """Mutual exclusion over all processes that use the store: one holder at a time, first come, first served.
-
-    `with Lock(store, "report") as lease` holds it for the block; `hold(timeout=5)` limits the wait. The hold is
-    renewed while the block runs; if it is lost all the same, asynchronous code in the block is cancelled, and leaving
-    the block raises `LeaseLost`. `ttl` is for how many seconds the lock outlives a holder that died (the store's by
-    default). Locks with equal names are one lock.
-
-    A lease can outlive its holder's belief in it (a frozen process); hand `lease.token` to what you write to, or call
-    `lease.check()` right before side effects.
-
-    Source: the fair lock with direct hand-over is the queue of MCS locks put on a server; fencing tokens come from
-    Chubby (Burrows 2006, "sequencers")."""
+    """Mutual exclusion over all processes that use the store: one holder at a time, first come, first served."""
 
     def __init__(self, store: Store, name: str, *, ttl: Seconds | None = None) -> None: ...
     @property
@@ -204,9 +164,7 @@ class Lock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the lock back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
-
-        Interruption: giving back goes on by itself; only the wait for its acknowledgement ends."""
+        """Give the lock back. Raises `LeaseLost` if it was lost and the body did not raise something of its own."""
 
     def holders(self) -> Listing[HolderInfo]:
         """The holders, in the order in which they came."""
@@ -215,30 +173,16 @@ class Lock:
         """The waiters, in the order of the line; they have no token yet, which is 0."""
 
     def break_holder(self, token: int) -> bool:
-        """Take the lock from a holder that is stuck, known by its token (see `holders`); for operators.
-
-        The next waiter has the lock at once; the holder's block is cancelled and raises `LeaseLost` ("broken") when its
-        process learns of it. What it writes elsewhere until then, only its token can fence. Returns False if the token
-        holds nothing. Interruption: it may or may not be applied."""
+        """Take the lock from a holder that is stuck, known by its token (see `holders`); for operators."""
 
     def hold(self, timeout: Seconds | None = None) -> AbstractContextManager[Lease, None]:
-        """Hold the lock for a block, `with lock.hold() as lease`.
-
-        `timeout` in seconds limits the wait (None: for ever; 0: one try, given up after a second or so if the engine
-        does not answer). Entering raises `AcquireTimeout`, `RuntimeError` if the caller holds the lock already,
-        `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
-        Interruption: while waiting, no place is kept and nothing is held."""
+        """Hold the lock for a block, `with lock.hold() as lease`."""
 
     def locked(self) -> bool:
         """True if any process holds the lock at this time. Raises `StoreClosed`, `EngineError`."""
 
 class RWLock:
-    """Many readers or one writer, over all processes that use the store, first come, first served.
-
-    A reader that comes after a waiting writer waits behind it, so that neither side starves; readers that stand
-    together at the head are let in together. Each reader has a lease of its own; in `holders()`, it has a weight of 1.
-
-    Source: the fair read-write lock of tokio, in which a writer takes all permits of a semaphore."""
+    """Many readers or one writer, over all processes that use the store, first come, first served."""
 
     def __init__(self, store: Store, name: str, *, ttl: Seconds | None = None) -> None: ...
     @property
@@ -254,32 +198,16 @@ class RWLock:
         """The waiters, in the order of the line; they have no token yet, which is 0."""
 
     def break_holder(self, token: int) -> bool:
-        """Take the lock from a holder that is stuck, known by its token (see `holders`); for operators.
-
-        The next waiter has the lock at once; the holder's block is cancelled and raises `LeaseLost` ("broken") when its
-        process learns of it. What it writes elsewhere until then, only its token can fence. Returns False if the token
-        holds nothing. Interruption: it may or may not be applied."""
+        """Take the lock from a holder that is stuck, known by its token (see `holders`); for operators."""
 
     def read(self, timeout: Seconds | None = None) -> AbstractContextManager[Lease, None]:
-        """Share the lock with other readers for a block, `with lock.read() as lease`.
-
-        `timeout` in seconds limits the wait (None: for ever; 0: one try). Entering raises `AcquireTimeout`,
-        `RuntimeError` if the caller holds the lock already, in any mode, `StoreClosed`, `EngineError`; leaving raises
-        `LeaseLost`. Interruption: while waiting, no place is kept and nothing is held."""
+        """Share the lock with other readers for a block, `with lock.read() as lease`."""
 
     def write(self, timeout: Seconds | None = None) -> AbstractContextManager[Lease, None]:
-        """Have the lock alone for a block, `with lock.write() as lease`. Everything else as for `read`.
-
-        Interruption: while waiting, no place is kept and nothing is held; readers behind go in."""
+        """Have the lock alone for a block, `with lock.write() as lease`. Everything else as for `read`."""
 
 class Semaphore:
-    """So many permits over all processes that use the store, taken in weights, first come, first served.
-
-    A holder that wants many permits is not overtaken by later holders that want few. Everybody must agree on the number
-    of permits (`CapacityMismatch`); `resize` changes it for all. Permits of a holder that died come back after its
-    `ttl`.
-
-    Source: the weighted queue of tokio's `batch_semaphore`, on a server."""
+    """So many permits over all processes that use the store, taken in weights, first come, first served."""
 
     def __init__(self, store: Store, name: str, permits: int, *, ttl: Seconds | None = None) -> None: ...
     @property
@@ -296,9 +224,7 @@ class Semaphore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the permit back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
-
-        Interruption: giving back goes on by itself; only the wait for its acknowledgement ends."""
+        """Give the permit back. Raises `LeaseLost` if it was lost and the body did not raise something of its own."""
 
     def holders(self) -> Listing[HolderInfo]:
         """The holders, in the order in which they came."""
@@ -307,45 +233,16 @@ class Semaphore:
         """The waiters, in the order of the line; they have no token yet, which is 0."""
 
     def break_holder(self, token: int) -> bool:
-        """Take the lock from a holder that is stuck, known by its token (see `holders`); for operators.
-
-        The next waiter has the lock at once; the holder's block is cancelled and raises `LeaseLost` ("broken") when its
-        process learns of it. What it writes elsewhere until then, only its token can fence. Returns False if the token
-        holds nothing. Interruption: it may or may not be applied."""
+        """Take the lock from a holder that is stuck, known by its token (see `holders`); for operators."""
 
     def hold(self, permits: int = 1, timeout: Seconds | None = None) -> AbstractContextManager[Lease, None]:
-        """Hold so many permits for a block, all or none, `with semaphore.hold(2) as lease`.
-
-        `timeout` in seconds limits the wait (None: for ever; 0: one try). Entering raises `AcquireTimeout`,
-        `CapacityMismatch`, `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
-        Interruption: while waiting, no place is kept and nothing is held."""
+        """Hold so many permits for a block, all or none, `with semaphore.hold(2) as lease`."""
 
     def resize(self, permits: int) -> None:
-        """Change the number of permits for everybody, for good; this object knows it at once.
-
-        More permits are granted at once; fewer take effect as holders leave. Waiters that ask for more than there are
-        now get `CapacityMismatch`, as do objects that were made with another number.
-        Interruption: it may or may not be applied."""
+        """Change the number of permits for everybody, for good; this object knows it at once."""
 
 class RateLimiter:
-    """Limits a rate over all processes that use the store, with bursts.
-
-        limiter = RateLimiter(store, "llm", Limit(60, per=60), Limit(90_000, per=60, unit="tokens"))
-        with limiter.spend({"tokens": 500}) as spending:
-            spending.correct({"tokens": ask()})
-
-    - `limits`: each lets `rate` per `per` seconds through on average, and up to `burst` at once after a pause. A
-      cost is booked in all limits or in none.
-    - A `cost` is a number of "requests" (or of the only unit), or a mapping of units to numbers, in which
-      "requests" is 1 unless it is named, and other units 0.
-    - `with limiter` spends 1 before the block, and gives nothing back after it.
-
-    Callers stand in a line of their process, first come, first served. Another object of the same name may have
-    other rates and bursts: they count for its own bookings.
-
-    Raises `TypeError` without a `Limit`, `ValueError` for two limits of the same unit and `per`.
-
-    Source: the generic cell rate algorithm (ITU-T I.371)."""
+    """Limits a rate over all processes that use the store, with bursts."""
 
     def __init__(self, store: Store, name: str, *limits: Limit) -> None: ...
     @property
@@ -363,56 +260,24 @@ class RateLimiter:
         """Do nothing: a spent cost is not given back. No checkpoint."""
 
     def acquire(self, cost: Cost = 1, fail_fast: bool = False, *, timeout: float | None = None) -> None:
-        """Spend `cost` as soon as the rate allows it.
-
-        If the wait would outlast the caller's deadline, nothing is booked: by default the call sleeps until its scope
-        ends, with `fail_fast` it raises `WouldExceedDeadline` as soon as that is known. Raises `ValueError` if the cost
-        is above the burst or has a unit without a limit, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
-        Interruption: what was booked goes to the next in line, or back.
-
-        Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
+        """Spend `cost` as soon as the rate allows it."""
 
     def spend(
         self, cost: Cost = 1, fail_fast: bool = False, *, timeout: float | None = None
     ) -> AbstractContextManager[Spending]:
-        """Spend `cost` for a block, `with limiter.spend({"tokens": 800}) as spending`.
-
-        Entering waits as `acquire` does, and raises the same. In the block, `spending.correct({"tokens": 655})` sets
-        what it really cost. When the block ends, the difference is booked at once, also above the burst, or given
-        back as far as time has not brought it back already. Without a correction it stays as booked, also if the
-        block raises. A correction that cannot be booked is reported as "limiter.correction_failed".
-        Interruption: while waiting, as `acquire`; of the block, a correction is booked nevertheless.
-
-        Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
+        """Spend `cost` for a block, `with limiter.spend({"tokens": 800}) as spending`."""
 
     def try_acquire(self, cost: Cost = 1) -> bool:
-        """Spend `cost` if the rate allows it at once; returns whether it did. Raises as `acquire` does.
-
-        Interruption: what was spent is given back, unless others have booked behind it."""
+        """Spend `cost` if the rate allows it at once; returns whether it did. Raises as `acquire` does."""
 
     def hold_off(self, seconds: Seconds) -> None:
-        """Stop all callers in all processes for so many seconds, as after an answer 429 with Retry-After.
-
-        Callers that wait already go later by as much. If the limiter is held off already, the later end counts. 0
-        seconds end a hold at once.
-        Raises `StoreClosed`, `EngineError`.
-        Interruption: the limiter may be held off or not."""
+        """Stop all callers in all processes for so many seconds, as after an answer 429 with Retry-After."""
 
     def state(self) -> LimiterState:
-        """Return the amounts that may be spent at once, and when some may, after those that wait here.
-
-        Raises `StoreClosed`, `EngineError`."""
+        """Return the amounts that may be spent at once, and when some may, after those that wait here."""
 
 class Barrier:
-    """A meeting point for so many calls of `wait` over all processes of the store: when all have come, all return.
-
-    With `on_departure="break"`, a party that is cancelled, before its arrival or later, or dies while it waits (noticed
-    when its `ttl` has passed), breaks the generation: all calls get `BarrierBroken`, those that wait and those that
-    come, until `reset`. With "drop" it is forgotten, and the others wait on for another. A party that fails or dies
-    before it calls `wait` is not noticed: call `abort` for it, or limit the wait. All parties must agree on `parties`
-    (`CapacityMismatch`). The `on_departure` of a party counts for its own departure.
-
-    Source: the broken state comes from Java's `CyclicBarrier`."""
+    """A meeting point for so many calls of `wait` over all processes of the store: when all have come, all return."""
 
     def __init__(
         self,
@@ -434,56 +299,19 @@ class Barrier:
     @property
     def on_departure(self) -> Literal["break", "drop"]: ...
     def wait(self, *, timeout: float | None = None) -> Arrival:
-        """Arrive, and wait until all parties have.
-
-        Raises `BarrierBroken` (a party was cancelled or died, or the barrier was aborted or reset), `CapacityMismatch`,
-        `StoreClosed`, `EngineError`; `OutcomeUnknown` if this process lost its session meanwhile and the barrier has
-        gone on, or was forgotten: the generation may have tripped first.
-        Interruption: before all have come, also before this party has, it breaks the generation unless parties are
-        dropped. If it has tripped, the call returns all the same, as it does for all parties, and the next checkpoint
-        raises; only asyncio's native ``task.cancel()`` is raised even then. The engine's word on that is waited for,
-        for at most `settle_timeout`.
-
-        Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
+        """Arrive, and wait until all parties have."""
 
     def abort(self) -> None:
-        """Break the barrier: calls that wait, and those that come, get `BarrierBroken`, until `reset`.
-
-        Raises `EngineError`, `StoreClosed`, `StoreUnavailable`.
-        Interruption: no effect, the answer is waited for in a shield; asyncio's native one may prevent it."""
+        """Break the barrier: calls that wait, and those that come, get `BarrierBroken`, until `reset`."""
 
     def reset(self) -> None:
-        """Begin a new generation, broken or not: calls that wait get `BarrierBroken`, those that come do not.
-
-        Raises `EngineError`, `StoreClosed`. Interruption: it may or may not be applied, or the barrier stays broken."""
+        """Begin a new generation, broken or not: calls that wait get `BarrierBroken`, those that come do not."""
 
     def statistics(self) -> BarrierStatistics:
         """The state of the barrier. Raises `EngineError`, `StoreClosed`."""
 
 class WorkQueue(Generic[P]):
-    """A queue of tasks, each delivered at least once, and completed once on record.
-
-        queue = WorkQueue[str](store, "mail", max_size=1_000)
-        task_id = queue.put("hello", priority=10)
-        print(queue.result(task_id))
-
-    | option | default | meaning |
-    |---|---|---|
-    | `codec` | the store's | encodes payloads, and determines their type |
-    | `retry` | `Retry()` | when a failed task is tried again |
-    | `max_payload` | 1 MiB | bytes of a payload or result |
-    | `max_size` | 10,000 | unfinished tasks; further producers wait |
-    | `aging` | None | seconds after which a ready task goes first |
-    | `max_deliveries` | 5 | deliveries to takers that died |
-    | `rate` | None | a `Limit` of starts |
-    | `keep` | `Keep()` | how long records and keys are kept |
-    | `groups` | `Groups()` | limits and turns of groups |
-
-    `max_size` and the rest are settings, kept with the queue: the value that was sent last, by a process or by
-    `configure`, holds in all processes.
-
-    Source: leases fenced by token as in BullMQ and Temporal; one exchange that settles and takes, as in BullMQ;
-    self-clocked fair queueing (Golestani, 1994)."""
+    """A queue of tasks, each delivered at least once, and completed once on record."""
 
     def __init__(
         self,
@@ -525,24 +353,7 @@ class WorkQueue(Generic[P]):
         meta: Mapping[str, str] | None = None,
         put_timeout: float | None = None,
     ) -> int:
-        """Put a task and return its id; waits in line while the queue is full.
-
-        - `priority`: higher first.
-        - `delay` before it may be taken, or `at` a `datetime` with a time zone: the clock of this host says how far
-          away that is.
-        - `key`: only one unfinished task of the queue has it. A text raises `DuplicateTask`; a `Key` may keep or
-          replace the other task.
-        - `group`: the tasks with which it takes turns.
-        - `expires`: it is dropped if no worker has it by then; `deadline`: a worker's handler is cancelled, too.
-        - `timeout` of each try and `retry` take the place of the worker's. A block of `take` has no time limit, only
-          `Task.timeout`. The exceptions in `on` and `never` of `retry` travel by their names.
-        - `meta`: a few short texts that travel with it, at most 1 KiB.
-
-        Raises `DuplicateTask`, `PayloadTooLarge`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, `ValueError` and
-        `TypeError` for a wrong argument, and what the codec raises.
-        Interruption: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
-
-        Raises `TimeoutError` after `put_timeout` seconds (None: never), with the effects of an interruption."""
+        """Put a task and return its id; waits in line while the queue is full."""
 
     def try_put(self, payload: P, **options: Unpack[PutOptions]) -> int:
         """Like `put`, but raises `QueueFull` instead of waiting. Interruption: it may be put."""
@@ -557,20 +368,7 @@ class WorkQueue(Generic[P]):
         expected: Any = ...,
         timeout: float | None = None,
     ) -> list[int]:
-        """Put many tasks, payloads or `Item`s, and return for each its id or the `DuplicateTask` in its way.
-
-        `on_duplicate` is for the items whose key is a text. With "keep" or "replace" there are only ids: a `Key` that
-        says "refuse" is a `ValueError` then.
-
-        The tasks are put in order, in atomic portions of at most 256 (and of `max_size`, and in one group of
-        `groups.max_size`), each of which waits in line while there is no room. `cursor` is a (name, value) that is
-        stored in the same step as the last portion. With `expected`, nothing is put and `CursorConflict` is raised if
-        the cursor has another value at that moment; None stands for no value. All must then fit in one portion
-        (`ValueError`), and in their groups (`QueueFull`). Values are compared as they are encoded. Raises as `put`
-        does, before anything is put if an item is wrong.
-        Interruption: portions that were put stay.
-
-        Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
+        """Put many tasks, payloads or `Item`s, and return for each its id or the `DuplicateTask` in its way."""
 
     @overload
     def put_many(
@@ -586,50 +384,22 @@ class WorkQueue(Generic[P]):
         """Like `put_in`, at once, with a connection that blocks; in any thread."""
 
     def take(self, timeout: Seconds | None = None) -> AbstractContextManager[Task[P], bool]:
-        """Take a task for a block, `with queue.take() as task`.
-
-        Leaving the block completes the task, or raises `LeaseLost`. An exception fails the try: the task is tried again
-        later or becomes a dead letter, and the exception goes on (`RetryLater`, `Discard` and `Dead` decide otherwise
-        and end here). A cancellation from outside, or an exception from the handler of a signal, gives the task back
-        without counting an attempt. If the lease is lost, or somebody cancels the task, asynchronous code in the block
-        is cancelled, and the block raises `LeaseLost` or `TaskCancelled`. `timeout` in seconds limits the wait for a
-        task (None: for ever; 0: one try, given up when the engine has not answered within the store's
-        `settle_timeout`). Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
-        Interruption: while waiting, nothing is taken."""
+        """Take a task for a block, `with queue.take() as task`."""
 
     def result(self, task_id: int, *, timeout: float | None = None) -> Any:
-        """Wait until the task has ended and return its result.
-
-        Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`, and `ValueError` for a
-        result that the codec refuses.
-
-        Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
+        """Wait until the task has ended and return its result."""
 
     def get(self, task_id: int = 0, *, key: str | None = None) -> TaskRecord[P] | None:
-        """The record of a task, by its id, or of the task that has that `key`; None if it is not known.
-
-        Raises `StoreClosed`, `EngineError`."""
+        """The record of a task, by its id, or of the task that has that `key`; None if it is not known."""
 
     def children(self, task_id: int) -> Listing[ChildRecord]:
-        """The children of a task, by name; there are none of a task that is not known.
-
-        Children are listed for as long as their parent is unfinished, or a dead letter; failed children, until the end
-        of its try."""
+        """The children of a task, by name; there are none of a task that is not known."""
 
     def signal(self, task_id: int = 0, name: str = "", value: Any = None, *, key: str | None = None) -> bool:
-        """Send an unfinished task a signal, for which its handler waits with `Task.wait_for`, now or later.
-
-        The task is named by its id, or is the task that has that `key`. The first signal of a name counts, and its
-        value is kept until the task has ended. Returns False if the task is unknown or has ended, if it has that signal
-        with another value, and if it no longer waits, since its timeout has passed.
-        Raises `PayloadTooLarge`, `RuntimeError` for a task that has 10,000 entries, `EngineError`, `StoreClosed`, and
-        what the codec raises.
-        Interruption: the signal may or may not be sent."""
+        """Send an unfinished task a signal, for which its handler waits with `Task.wait_for`, now or later."""
 
     def reschedule(self, task_id: int, delay: Seconds = 0.0) -> bool:
-        """Make a task that is waiting or delayed ready after `delay` seconds, behind the tasks that are ready then.
-
-        Returns False if there is no such task or it is in another state. Interruption: it may or may not be applied."""
+        """Make a task that is waiting or delayed ready after `delay` seconds, behind the tasks that are ready then."""
 
     def edit(
         self,
@@ -641,41 +411,24 @@ class WorkQueue(Generic[P]):
         delay: Seconds | None = None,
         group: str | None = ...,
     ) -> int:
-        """Change a task that is waiting or delayed, in one step, and return its id; all else stays.
-
-        The task is named by its id, or is the task that has that `key`. It then stands where it would stand if it had
-        been put like this in the first place. With a `delay`, it is ready so many seconds from now, behind the tasks
-        that are ready then. A `group` of None is the tasks without a group. No limit of the queue or the group holds
-        a change up.
-
-        Raises `TaskNotWaiting`, which has the task's state, if the task is leased, has ended or is not known;
-        `PayloadTooLarge`, `StoreClosed`, `EngineError`, and what the codec raises.
-        Interruption: the change may or may not be applied."""
+        """Change a task that is waiting or delayed, in one step, and return its id; all else stays."""
 
     @overload
     def cancel(self, task_id: int) -> bool:
-        """Cancel a task, or tasks in a state: at once if no worker has taken them, else their blocks are cancelled.
-
-        Returns False if there is no task with that id, or it has ended; of tasks in a `state`, how many it has
-        cancelled: "waiting", "delayed", "leased", "suspended" or "ending". `where`, `limit` and `dry_run` are as for
-        `purge`. Interruption: it may or may not be applied; of many, to some."""
+        """Cancel a task, or tasks in a state: at once if no worker has taken them, else their blocks are cancelled."""
 
     @overload
     def cancel(
         self, *, state: str, where: Selection | None = None, limit: int | None = None, dry_run: bool = False
     ) -> int: ...
     def join(self, *, timeout: float | None = None) -> None:
-        """Wait until no task is unfinished. Raises `StoreClosed`.
-
-        Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
+        """Wait until no task is unfinished. Raises `StoreClosed`."""
 
     def statistics(self) -> QueueStatistics:
         """The queue at this moment."""
 
     def workers(self) -> Listing[QueueWorker]:
-        """The live processes that have tasks of the queue or wait for tasks, and since when they have each task.
-
-        A process that has died is listed until its session ends."""
+        """The live processes that have tasks of the queue or wait for tasks, and since when they have each task."""
 
     def groups(self) -> Listing[GroupStatistics]:
         """The groups that have an unfinished task: those with the most first, then by name."""
@@ -684,38 +437,21 @@ class WorkQueue(Generic[P]):
         """The settings that hold in all processes, and who has set each. Raises `StoreClosed`, `EngineError`."""
 
     def configure(self, **settings: Unpack[QueueOptions]) -> QueueSettings:
-        """Change the settings that are named, for all processes at once, and return all; the others stay.
-
-        Naming the default, or None, lifts a limit. Raises `StoreClosed`, `EngineError`, `ValueError`, `TypeError`.
-        Interruption: it may or may not be applied."""
+        """Change the settings that are named, for all processes at once, and return all; the others stay."""
 
     def hold_off(self, seconds: Seconds, *, group: str | None = None) -> None:
-        """Start no task of a group, or of the queue, for so many seconds, as after an answer 429 with Retry-After.
-
-        If tasks are held off already, the later end counts. Then tasks start at the rate, without a burst. 0 seconds
-        end a hold at once. The holds of the queue and of its groups end separately. Raises `StoreClosed`,
-        `EngineError`.
-        Interruption: it may or may not be applied."""
+        """Start no task of a group, or of the queue, for so many seconds, as after an answer 429 with Retry-After."""
 
     def cursors(self) -> dict[str, Any]:
         """The cursors stored by `put_many`, by name."""
 
     def verify(self) -> Audit:
-        """Count everything anew and compare: the states with the number of tasks put, the groups with their counter.
-
-        The queue may be in use: only numbers that the engine read in one step are compared."""
+        """Count everything anew and compare: the states with the number of tasks put, the groups with their counter."""
 
     def tasks(
         self, state: str | None = None, *, where: Selection | None = None, limit: int | None = None
     ) -> Listing[TaskRecord[P]]:
-        """The tasks in a state, or all tasks; with a `Selection`, those that match.
-
-        `state` is "waiting", "delayed", "leased", "suspended", "ending", "dead", "done", "discarded", "cancelled",
-        "expired", or "ended" (in any way). Waiting tasks come by group, and in each in the order of taking; delayed
-        tasks as they become due, leased tasks as they were taken, suspended and ending tasks by id, ended tasks as
-        they ended. Payloads of ended tasks are None unless the queue keeps them.
-
-        This process selects, from pages of 256 tasks."""
+        """The tasks in a state, or all tasks; with a `Selection`, those that match."""
 
     def requeue(
         self,
@@ -726,45 +462,22 @@ class WorkQueue(Generic[P]):
         dry_run: bool = False,
     ) -> int:
         """Make dead tasks ready again (None: all, or all that are selected); their attempts start anew. Returns how
-        many.
-
-        One whose `key` another task has stays dead. `where`, `limit` and `dry_run` are as for `purge`.
-        Interruption: some may have been requeued."""
+        many."""
 
     def purge(
         self, *states: str, where: Selection | None = None, limit: int | None = None, dry_run: bool = False
     ) -> int:
         """Delete the tasks in these states ("waiting", "delayed", "dead"), or forget ended ones ("done", "discarded",
-        "cancelled", "expired"); returns how many.
-
-        With `where`, only those that match, which this process reads; a task that has left its state since then
-        stays. `limit` is the most tasks to purge. With `dry_run`, nothing is purged, and the number is how many would
-        be. Interruption: some may have been purged."""
+        "cancelled", "expired"); returns how many."""
 
     def pause(self) -> None:
         """Deliver no more tasks, in any process, until `resume`. Interruption: it may or may not be applied."""
 
     def resume(self) -> None:
-        """Deliver tasks again, and end a hold of the queue; the hold of a group goes on.
-
-        Interruption: it may or may not be applied."""
+        """Deliver tasks again, and end a hold of the queue; the hold of a group goes on."""
 
 class Job(Generic[Params, R]):
-    """A function that is called in another process: `put` takes its arguments, and `Worker(job)` calls it with them.
-
-        async def send_mail(task: Task[object], user: User, at: datetime) -> Receipt: ...
-        task_id = Job(queue, send_mail).put(user, at)
-
-    A parameter annotated `Task` gets the task from the worker, and `put` does not take it.
-
-    The given arguments travel as a mapping of parameters to values; the process that works supplies the defaults.
-    Arguments and result are written and read by their annotations, with pydantic or else msgspec: models,
-    dataclasses, `datetime`, `tuple[int, str]`; types of JSON need neither. What has no annotation is as the codec
-    makes it, and so are the arguments for a queue with a `PydanticCodec` or `MsgspecCodec`. Each function needs a
-    queue of its own. A sync function runs in a thread.
-
-    Raises `TypeError` if `function` cannot be called, has no signature or a parameter of a type that cannot be written,
-    and `ModuleNotFoundError` if a type needs pydantic or msgspec."""
+    """A function that is called in another process: `put` takes its arguments, and `Worker(job)` calls it with them."""
 
     @overload
     def __init__(
@@ -792,10 +505,7 @@ class Job(Generic[Params, R]):
         """The same job, whose tasks are put with these options of `WorkQueue.put`."""
 
     def put(self, *args: Params.args, **kwargs: Params.kwargs) -> int:
-        """Put a task that calls the function with these arguments, and return its id; waits while the queue is full.
-
-        Raises `TypeError` for arguments that the function does not take, and what `WorkQueue.put` raises.
-        Interruption: as with `WorkQueue.put`."""
+        """Put a task that calls the function with these arguments, and return its id; waits while the queue is full."""
 
     def try_put(self, *args: Params.args, **kwargs: Params.kwargs) -> int:
         """Like `put`, but raises `QueueFull` instead of waiting. Interruption: it may be put."""
@@ -804,9 +514,4 @@ class Job(Generic[Params, R]):
         """The item that `put` puts, for `WorkQueue.put_many`. Raises `TypeError` as `put` does."""
 
     def result(self, task_id: int, *, timeout: float | None = None) -> R:
-        """Wait until the task has ended and return what the function has returned, of the annotated type.
-
-        Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`; `ValueError` for a
-        result that does not fit the annotation.
-
-        Raises `TimeoutError` after `timeout` seconds (None: never), with the effects of an interruption."""
+        """Wait until the task has ended and return what the function has returned, of the annotated type."""
