@@ -23,7 +23,7 @@ from pathlib import Path
 import anyio
 from redis_servers import RedisServer
 
-from benchmarks.soak import evidence, families, gateway, names, processor_soak, resharding, sentinel
+from benchmarks.soak import evidence, families, gateway, machines, names, processor_soak, resharding, sentinel
 from benchmarks.soak.fleet import Fleet
 from benchmarks.soak.judging import Verdict
 from benchmarks.soak.trial import Trial
@@ -61,6 +61,7 @@ def main() -> int:
     others = {
         "families": families,
         "gateway": gateway,
+        "machines": machines,
         "names": names,
         "processor": processor_soak,
         "resharding": resharding,

@@ -224,9 +224,19 @@ class History:
 
     # families: `task` is unique over all queues
 
-    def trying(self, task: str, *, parent: str | None = None, by: str | None = None) -> Call:
-        """Note that a handler works on a task, a child of `parent` if it has one, for a block."""
-        return self.call("trying", task, by=by, parent=parent)
+    def trying(
+        self, task: str, *, parent: str | None = None, undoes: bool = False, by: str | None = None
+    ) -> Call:
+        """Note that a handler works on a task, a child of `parent` if it has one, for a block.
+
+        A release `undoes`, since its parent would end.
+        """
+        facts: dict[str, Fact] = {"parent": parent} | ({"undoes": True} if undoes else {})
+        return Call(self, "trying", task, by, (), facts)
+
+    def named(self, release: str, *, parent: str, by: str | None = None) -> None:
+        """Note that a task has named a release; what it kept or handed over is noted with `ended`."""
+        self.note("named", release, by=by, parent=parent)
 
     def ended(self, task: str, state: str, *, by: str | None = None) -> None:
         """Note that a task was seen to have ended, in this state."""

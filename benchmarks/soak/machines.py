@@ -1,0 +1,184 @@
+"""Kills and freezes the workers of tasks that own machines of a cloud, and judges that no machine is an orphan.
+
+    python -m benchmarks.soak machines --store redis --machines 10000 --kills 200      # or sqlite, postgres
+
+Each task launches two machines, and names before each what destroys it. Tasks end in every way: done, after a retry,
+dead, cancelled while they run or are suspended, past a deadline; some destroy a machine early, keep one, or hand both
+over. In the end only kept and handed over machines are alive, nothing missed a machine that it worked with, and no task
+is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import ExitStack
+from itertools import cycle
+from pathlib import Path
+
+import anyio
+from redis_servers import RedisServer
+
+import tenure
+from benchmarks._postgres_server import server as postgres_server
+from benchmarks.soak import evidence
+from benchmarks.soak.families import LOOPS, TTL
+from benchmarks.soak.fleet import Fleet
+from benchmarks.soak.machines_client import Cloud
+from benchmarks.soak.referees import History, RefereeError, structured
+
+AT_ONCE = 24
+DOES = ("done", "retry", "dead", "cancel", "signal", "stuck", "late", "parts", "undo", "keep", "hand over")
+
+
+class MachineFleet(Fleet):
+    """As `Fleet`, of `machines_client.py`."""
+
+    client = Path(__file__).with_name("machines_client.py")
+
+
+class Owners:
+    """Puts owners, ends some from outside, and notes how each ended."""
+
+    def __init__(self, queue: tenure.WorkQueue, history: History, chance: random.Random) -> None:
+        self.ends: Counter[str] = Counter()
+        self.handed: set[str] = set()
+        self.left = 0
+        self._queue = queue
+        self._history = history
+        self._chance = chance
+
+    async def own(self) -> None:
+        """Put one owner after the other."""
+        while self.left > 0:
+            self.left -= 1
+            does = self._chance.choice(DOES)
+            deadline = self._chance.uniform(0, 0.1) if does == "late" else None
+            task_id = await self._queue.put({"does": does}, deadline=deadline)
+            if does == "signal":
+                await self._queue.signal(task_id, "go")
+            async with anyio.create_task_group() as group:
+                if does in ("cancel", "stuck"):
+                    group.start_soon(self._cancel, task_id, does)
+                state = await self._end(task_id)
+                group.cancel_scope.cancel()
+            self._history.ended(str(task_id), state)
+            self.ends[state] += 1
+
+    async def _cancel(self, task_id: int, does: str) -> None:
+        await anyio.sleep(self._chance.uniform(0, 0.1 if does == "cancel" else 0.3))
+        await self._queue.cancel(task_id)
+
+    async def _end(self, task_id: int) -> str:
+        try:
+            self.handed.update(await self._queue.result(task_id))
+        except tenure.TaskFailed as failed:
+            return failed.state
+        except tenure.TaskCancelled:
+            return "cancelled"
+        return "done"
+
+
+async def soak(url: str, folder: Path, options: argparse.Namespace) -> list[str]:
+    chance = random.Random(options.seed)
+    path, cloud = folder / "history", folder / "cloud"
+    fleet, loops, began, frozen = MachineFleet(folder), cycle(LOOPS), time.monotonic(), set[str]()
+    job = {"url": url, "ttl": TTL, "history": str(path), "cloud": str(cloud)}
+    machines = Cloud(str(cloud))
+    wrong: list[str] = []
+    async with tenure.open_store(url, ttl=5) as store:
+        queue, undone = (tenure.WorkQueue(store, name) for name in ("owners", "undone"))
+        owners = Owners(queue, History(path, by="soak"), chance)
+        owners.left = options.machines // 2
+        for _ in LOOPS:
+            fleet.start(**job, loop=next(loops))
+        async with anyio.create_task_group() as group:
+            for _ in range(AT_ONCE):
+                group.start_soon(owners.own)
+            kills = 0
+            while owners.left > 0 or kills < options.kills:
+                if kills >= options.kills * (1 - owners.left / (options.machines // 2)):
+                    await anyio.sleep(0.05)
+                    if owners.left > 0:
+                        continue
+                await anyio.sleep(chance.uniform(0, 0.2))
+                victim = chance.choice(sorted(fleet.running))
+                if kills % 4 == 3:
+                    frozen.add(str(victim))
+                    fleet.signal(victim, signal.SIGSTOP)
+                    await anyio.sleep(chance.uniform(0, 1.5 * TTL))
+                    fleet.signal(victim, signal.SIGCONT)
+                    await anyio.sleep(chance.uniform(0, 0.1))
+                fleet.kill(victim)
+                fleet.start(**job, loop=next(loops))
+                kills += 1
+        for each in (queue, undone):
+            audit = await each.verify()
+            wrong += audit.problems
+            if audit.statistics.unfinished:
+                wrong.append(f"tasks of {each.name} are left: {audit.statistics}")
+        letters = (await undone.statistics()).dead
+    fleet.close()
+    if letters:
+        wrong.append(f"{letters} machines have a dead letter")
+    orphans = machines.alive() - owners.handed
+    wrong += [f"{name} is an orphan" for name in sorted(orphans)]
+    wrong += [
+        f"{name} was destroyed after it was handed over" for name in sorted(owners.handed - machines.alive())
+    ]
+    events = list(History(path))
+    wrong += [f"{event.subject} was destroyed under {event.by}" for event in events if event.kind == "missed"]
+    try:
+        structured(History(path), paused=frozen, whole=False)
+    except RefereeError as error:
+        wrong.append(str(error))
+    print(
+        f"{machines.launched()} machines in {time.monotonic() - began:.0f} s, {len(owners.handed)} handed over, "
+        f"{len(orphans)} orphans; {sum(owners.ends.values())} owners ({dict(owners.ends)}), {kills} kills, "
+        f"{len(frozen)} of them frozen"
+    )
+    if options.record:
+        evidence.put_on_record(
+            seed=options.seed, kills=kills, tasks=sum(owners.ends.values()), violations=len(wrong)
+        )
+    return wrong
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.soak machines", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("--store", choices=["redis", "sqlite", "postgres"], default="redis")
+    parser.add_argument("--machines", type=int, default=10_000)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--record", action="store_true", help="add the run to recorded.jsonl")
+    options = parser.parse_args(arguments)
+    print(vars(options), flush=True)
+    # the path of a socket has to be short
+    with tempfile.TemporaryDirectory(prefix="soak") as name, ExitStack() as stack:
+        folder = Path(name)
+        if options.store == "sqlite":
+            url = f"sqlite:///{folder}/owners.db"
+        elif options.store == "postgres":
+            url = stack.enter_context(stack.enter_context(postgres_server())())
+        else:
+            (folder / "redis").mkdir()
+            server = RedisServer(folder / "redis")
+            server.start()
+            stack.callback(server.kill)
+            url = server.url
+        wrong = anyio.run(soak, url, folder, options)
+    print(f"{len(wrong)} violations")
+    for one in wrong[:20]:
+        print(one)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
