@@ -33,62 +33,7 @@ A cell is a file, and what to look for in it::
 Each loop takes its steps from one budget (`step` in every language). An operation whose budget does not suffice
 answers "more", and so does an operation that finds something due: then `sweep` comes first.
 
-Where an operation is executed
-------------------------------
-
-::
-
-    operation       rule                           redis/lua                         postgres/sql
-    Ping            rules/_sessions ping           sessions ping                     sessions ping
-    OpenSession     rules/_sessions open_session   sessions open_session             sessions open_session
-    RenewSession    rules/_sessions renew_session  sessions renew_session            sessions renew_session
-    CloseSession    rules/_sessions close_session  sweep                             sweep close_session
-    Acquire         rules/_holds acquire           acquire                           holds acquire
-    Ask             rules/_holds ask               holds ask                         holds ask
-    Release         rules/_holds release           release                           holds release
-    SetValue        rules/_holds set_value         holds set_value                   holds set_value
-    BreakHold       rules/_holds break_hold        holds break_hold                  holds break_hold
-    Resize          rules/_holds resize            holds resize                      holds resize
-    AddResource     rules/_claims add_resource     claim_operations add_resource     claims add_resource
-    RemoveResource  rules/_claims remove_resource  claim_operations remove_resource  claims remove_resource
-    Claim           rules/_claims claim            claim_operations claim            claims claim
-    GiveBack        rules/_claims give_back        claim_operations give_back        claims give_back
-    EditClaim       rules/_claims edit_claim       claim_operations edit_claim       claims edit_claim
-    Put             rules/_producers put           put                               producers put
-    Leave           rules/_producers leave         records leave                     producers leave
-    Exchange        rules/_tasks exchange          exchange                          takers exchange
-    Progress        rules/_tasks progress          records progress                  records progress
-    GetResult       rules/_tasks get_result        records get_result                records get_result
-    SetPaused       rules/_tasks set_paused        records set_paused                records set_paused
-    Configure       rules/_tasks configure         records configure                 groups configure
-    Move            rules/_admin move              records move                      records move
-    Count           memory/_counts count           records count                     records count
-    PutChildren     rules/_families put_children   family_operations put_children    families put_children
-    SetEntry        rules/_families set_entry      family_operations set_entry       families set_entry
-    Spend           rules/_rates spend             rates                             rates spend
-    Refund          rules/_rates refund            rates                             rates refund
-    HoldOff         rules/_rates hold_off          rates                             rates hold_off
-    Scan            rules/_scans scan              scan                              scan scan
-
-Where an index is read
-----------------------
-
-`Scan` is all that only looks. The rules of each index return rows with their places; what makes pages of these stands
-once: in `rules/_pages.py`, in `redis/_scans.py`, in `postgres/_scans.py`::
-
-    index                rule                     redis/lua            postgres/sql
-    NAMES                memory/_survey names     survey               scan list_names
-    SESSION              rules/_scans _items      survey               scan list_items
-    HEALTH               memory/_survey health    survey               scan health
-    HOLDERS              rules/_holds holders     scan                 scan list_holders
-    RESOURCES            rules/_claims resources  scan                 scan list_resources
-    LIMITER              rules/_rates limiter     scan                 scan limiter_status
-    TASKS                rules/_tasks listed      task_pages           scan list_records
-    TASK                 rules/_tasks one         task_pages one_task  scan one_task
-    KEYED_TASK           rules/_tasks one         task_pages one_task  scan one_task
-    GROUPS               rules/_tasks groups      task_pages           scan list_groups
-    ENTRIES              rules/_families entries  task_pages           scan list_entries
-    UNFINISHED_CHILDREN  rules/_families entries  task_pages           scan list_unfinished_children
+`python tests/engines/test_guide.py` prints the rule, the script and the function of each operation.
 
 What only the client knows (which session, when to ask again, what a lost answer means) is in `tenure.store`.
 """
