@@ -22,7 +22,7 @@ class InlineRedis(Engine):
     """
 
     url = ""
-    families = releases = True
+    families = True
 
     def __init__(self, server, clock, cap=256):
         self.url = server.url

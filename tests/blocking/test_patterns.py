@@ -242,17 +242,16 @@ def test_a_task_that_is_cancelled_ends_no_body(store):
 
 
 def test_a_task_names_what_is_undone_when_it_ends(store):
-    if not store.url.startswith("postgresql"):
-        queue, undone = blocking.WorkQueue(store, "pulls"), blocking.WorkQueue(store, "undone")
-        queue.put(1)
-        with queue.take() as task:
-            first, kept = task.at_end("first", undone), task.at_end("kept", undone, unless_done=True)
-            assert task.keep("kept") and kept.thing != first.thing
-        assert queue.get(task.id).state == "ending"
-        with undone.take() as release:
-            assert release.payload == release.thing == first.thing
-        assert queue.get(task.id).state == "done"
-        assert undone.statistics().put == 1
+    queue, undone = blocking.WorkQueue(store, "pulls"), blocking.WorkQueue(store, "undone")
+    queue.put(1)
+    with queue.take() as task:
+        first, kept = task.at_end("first", undone), task.at_end("kept", undone, unless_done=True)
+        assert task.keep("kept") and kept.thing != first.thing
+    assert queue.get(task.id).state == "ending"
+    with undone.take() as release:
+        assert release.payload == release.thing == first.thing
+    assert queue.get(task.id).state == "done"
+    assert undone.statistics().put == 1
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])

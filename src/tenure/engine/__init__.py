@@ -127,7 +127,6 @@ from ._families import (
     PutChildren as PutChildren,
     SetEntry as SetEntry,
     TooMany as TooMany,
-    refuse_releases as refuse_releases,
 )
 from ._handlers import OPERATIONS as OPERATIONS, handlers as handlers
 from ._holds import (

@@ -35,10 +35,7 @@ class Engine(Protocol):
     """True if nothing outside of the event loop uses the state: while the loop is blocked, nobody waits for it."""
 
     families: bool = False
-    """True if the engine knows children, entries and signals of tasks (`PutChildren`, `SetEntry`, `ENTRIES`)."""
-
-    releases: bool = False
-    """True if the engine knows releases: `PutChildren.held`, and `SetEntry.change`."""
+    """True if the engine knows children, entries, signals and releases of tasks (`PutChildren`, `SetEntry`)."""
 
     response_timeout: float = RESPONSE_TIMEOUT
     """Seconds for which a call waits that waits for an answer alone; a server that is silent for as long is gone."""

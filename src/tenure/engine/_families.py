@@ -64,8 +64,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tenure.errors import EngineError
-
 from ._answers import CAP, Operation, Reply
 from ._scan import Index, Page
 from ._tasks import OF_CHILDREN, Accepted, Named, NewTask
@@ -184,11 +182,3 @@ class SetEntry(Operation[Entry | TooMany | Reply]):
     name: str
     value: bytes = b""
     change: Literal["", "begin", "keep"] = ""
-
-
-def refuse_releases(operation: PutChildren | SetEntry) -> None:
-    """Raise `EngineError` for what an engine without releases does not know."""
-    if getattr(operation, "held", "") or getattr(operation, "change", ""):
-        raise EngineError(
-            "this engine keeps no releases yet: `at_end` needs Redis, SQLite, or a store in memory"
-        )

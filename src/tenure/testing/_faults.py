@@ -149,7 +149,6 @@ class FaultyEngine(e.Engine):
         self.url: str = engine.url
         self.shards: int = engine.shards
         self.families: bool = engine.families
-        self.releases: bool = engine.releases
         self.batches: int = 0
         self.suffered: Counter[Fault] = Counter()
         self._engine = engine

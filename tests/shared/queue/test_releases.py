@@ -12,7 +12,6 @@ from workers import work_off, working
 import tenure
 from tenure import (
     BatchWorker,
-    EngineError,
     Job,
     LeaseLost,
     Retry,
@@ -24,13 +23,6 @@ from tenure import (
 from tenure.errors import PayloadTooLarge, ReleaseFailed
 
 AT_ONCE = Retry(attempts=2, backoff=0, jitter=0)
-
-
-@pytest.fixture(autouse=True)
-def releases(engine, request):
-    """Leave an engine out that has no releases yet."""
-    if not engine.releases and "refuses" not in request.node.name:
-        pytest.skip(f"{engine} has no releases of tasks")
 
 
 class World:
@@ -486,14 +478,3 @@ async def test_a_release_has_releases_of_its_own(world):
     await work_off(world.queue, Worker(world.queue, handle))
     assert log == ["x", "xx", "xxx"]
     assert (await world.queue.get(task_id)).state == "done"
-
-
-async def test_an_engine_without_releases_refuses_the_naming(store, engine):
-    if engine.releases:
-        pytest.skip("it has releases")
-    queue = WorkQueue(store, "pulls")
-    task_id = await queue.put(1)
-    async with queue.take(timeout=5) as task:
-        with pytest.raises(EngineError, match="keeps no releases yet"):
-            await task.at_end("x")
-    assert (await queue.get(task_id)).state == "done"

@@ -34,7 +34,7 @@ class MemoryEngine(e.Engine):
     """
 
     url = "memory:"
-    families = releases = True
+    families = True
 
     def __init__(self, *, clock: Callable[[], float] | None = None, cap: int = e.CAP) -> None:
         self._clock = clock or anyio.current_time

@@ -12,7 +12,6 @@ from ._values import Argument, Blobs, name, text
 
 
 def _put_children(op: e.PutChildren) -> tuple[Argument, ...]:
-    e.refuse_releases(op)
     return (
         name(op.key),
         op.id,
@@ -21,23 +20,25 @@ def _put_children(op: e.PutChildren) -> tuple[Argument, ...]:
         Blobs(map(name, op.names)),
         new_tasks(op.tasks),
         op.most,
+        op.held,
+        op.together,
     )
 
 
 def _set_entry(op: e.SetEntry) -> tuple[Argument, ...]:
-    e.refuse_releases(op)
-    return name(op.key), op.id, op.token, name(op.name), op.value
+    return name(op.key), op.id, op.token, name(op.name), op.value, op.change
 
 
 def entry(row: Row) -> e.Entry:
     """The entry that a row says."""
     (child, swept, ended), (called, kind, state, value, queue) = row.n, row.b
-    kinds = {b"value": "value", b"signal": "signal", b"child": "child"}
-    return e.Entry(text(called), kinds[kind], text(state), value, text(queue), child, bool(swept), ended)  # pyright: ignore[reportArgumentType]
+    return e.Entry(text(called), text(kind), text(state), value, text(queue), child, bool(swept), ended)  # pyright: ignore[reportArgumentType]
 
 
-def _answer(rows: Sequence[Row]) -> e.Accepted | e.Entry | e.TooMany | e.Reply:
+def _answer(rows: Sequence[Row]) -> e.Accepted | e.Named | e.Entry | e.TooMany | e.Reply:
     (row,) = rows
+    if row.word == "named":
+        return e.Named(tuple(row.n), tuple(map(text, row.b)))
     if row.word == "accepted":
         return e.Accepted(tuple(row.n))
     if row.word == "toomany":

@@ -80,7 +80,7 @@ class RemoteRedis(e.Remote):
     `keys` has, for each shard, how many keys a script declares, and which; the first one is the prefix of all keys.
     """
 
-    families = releases = True
+    families = True
 
     def __init__(
         self,

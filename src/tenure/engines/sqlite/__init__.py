@@ -38,7 +38,7 @@ class SqliteEngine(e.Engine):
     Thread safety: none; an engine belongs to one event loop. Other engines may be open on the same file.
     """
 
-    families = releases = True
+    families = True
 
     def __init__(
         self,

@@ -81,8 +81,8 @@ END $$;
 
 -- Whether an entry is there, and not one of a former try.
 CREATE FUNCTION tenure.is_there(_entry tenure.entry, _family tenure.family) RETURNS boolean LANGUAGE sql IMMUTABLE
-    RETURN _entry.tries >= _family.born
-        AND (_entry.child IS NULL OR _entry.state IN ('unfinished', 'done') OR _entry.tries = _family.tries);
+    RETURN _entry.tries >= _family.born AND _entry.life IN (0, _family.life)
+        AND (_entry.kind <> 'child' OR _entry.state IN ('unfinished', 'done') OR _entry.tries = _family.tries);
 
 -- An entry that is there; NULL if there is none.
 CREATE FUNCTION tenure.entry_of(_family tenure.family, _name bytea) RETURNS tenure.entry LANGUAGE plpgsql AS $$
@@ -177,16 +177,22 @@ BEGIN
     RETURN tenure.count_tasks(_q, ARRAY[_task.group_name], 1, 0, -waiting, -delayed, -leased);
 END $$;
 
--- Keep the verdict on a task until its children have ended, which are cancelled.
-CREATE FUNCTION tenure.keep_verdict(_q tenure.queue, _task tenure.task, _verdict text, _result bytea, _ttl bigint)
+-- Keep the verdict on a task until its children, which are cancelled, and its releases have ended.
+CREATE FUNCTION tenure.keep_verdict(_now bigint, _q tenure.queue, _task tenure.task, _verdict text, _result bytea, _ttl bigint)
 RETURNS tenure.queue LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM tenure.forget_timeout(_task.id);
-    UPDATE tenure.family f SET awaited = '', prefix = '', verdict = _verdict, result = _result, ttl = _ttl
+    UPDATE tenure.family f SET awaited = '', prefix = '', verdict = _verdict, result = _result, ttl = _ttl,
+        dropped = CASE _verdict WHEN 'done' THEN _task.token ELSE 0 END, beside = false
     WHERE f.task = _task.id;
     _q := tenure.set_apart(_q, _task, true);
-    PERFORM tenure.begin_sweep(_task.id, '');
-    RETURN _q;
+    IF tenure.unfinished_children(_task.id) > 0 THEN
+        PERFORM tenure.begin_sweep(_task.id, '');
+        RETURN _q;
+    END IF;
+    PERFORM tenure.save_queue(_now, _q);
+    PERFORM tenure.go_on(_now, _q.name, _task.id);
+    RETURN tenure.use_queue(_now, _q.name);
 END $$;
 
 -- The task ends, or is ending until its children have ended; `end_task` says what the arguments are.
@@ -200,14 +206,22 @@ BEGIN
         RETURN tenure.end_task(_now, _q, _task, _state, _result, _ttl, _own);
     END IF;
     SELECT * INTO family FROM tenure.family f WHERE f.task = _task.id;
-    IF family.unfinished > 0 THEN
-        RETURN tenure.keep_verdict(_q, _task, _state, _result, _ttl);
+    IF family.unfinished > 0 OR family.held > 0 THEN
+        RETURN tenure.keep_verdict(_now, _q, _task, _state, _result, _ttl);
+    ELSIF family.release AND _state NOT IN ('done', 'dead') THEN
+        _result := CASE _state WHEN 'cancelled' THEN 'cancelled by an operator'::bytea
+            WHEN 'expired' THEN 'its deadline has passed'::bytea ELSE _result END;
+        _state := 'dead';
+        _ttl := NULL;
     END IF;
     _q := tenure.end_task(_now, _q, _task, _state, _result, _ttl, _own);
     IF _state <> 'dead' THEN
         PERFORM tenure.forget_family(_task.id);
+    ELSIF family.release THEN
+        PERFORM tenure.forget_timeout(_task.id);
+        UPDATE tenure.family f SET told = true, awaited = '', prefix = '' WHERE f.task = _task.id;
     END IF;
-    IF family.parent > 0 THEN
+    IF family.parent > 0 AND NOT family.told THEN
         PERFORM tenure.save_queue(_now, _q);
         IF tenure.enter_queue(family.parent_queue) THEN
             PERFORM tenure.tell_parent(_now, family.parent_queue, family.parent, family.name, _state, _result);
@@ -255,7 +269,7 @@ BEGIN
     _task.deliveries := _task.attempts;
     _q := tenure.set_apart(_q, _task, false);
     IF _prefix <> '' AND EXISTS (
-        SELECT FROM tenure.entry e WHERE e.task = _task.id AND e.tries = family.tries AND e.child IS NOT NULL
+        SELECT FROM tenure.entry e WHERE e.task = _task.id AND e.tries = family.tries AND e.kind = 'child'
             AND e.state NOT IN ('unfinished', 'done') AND e.name > _prefix
             AND substr(e.name, 1, length(_prefix)) = _prefix
     ) THEN
@@ -285,33 +299,117 @@ CREATE FUNCTION tenure.tell_parent(
     _now bigint, _queue bytea, _id bigint, _name bytea, _state text, _result bytea
 ) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
+    is_child boolean := (SELECT e.kind = 'child' FROM tenure.entry e WHERE e.task = _id AND e.name = _name);
     family tenure.family;
     task tenure.task;
 BEGIN
-    UPDATE tenure.family f SET unfinished = f.unfinished - 1, ends = f.ends + 1 WHERE f.task = _id
+    UPDATE tenure.family f SET unfinished = f.unfinished - 1, ends = f.ends + is_child::int WHERE f.task = _id
     RETURNING * INTO family;
-    UPDATE tenure.entry e SET state = _state, value = _result, ended = family.ends, tries = family.tries
+    UPDATE tenure.entry e SET state = _state, value = _result, tries = family.tries,
+        ended = CASE WHEN is_child THEN family.ends ELSE 0 END
     WHERE e.task = _id AND e.name = _name;
     SELECT * INTO task FROM tenure.task t WHERE t.queue = _queue AND t.id = _id;
     IF task.session IS DISTINCT FROM 0 THEN
         RETURN;
     ELSIF task.ending THEN
-        IF family.unfinished > 0 THEN
-            RETURN;
-        ELSIF family.verdict = 'retry' THEN
-            PERFORM tenure.end_try(_id);
-            PERFORM tenure.resume_task(_now, _queue, task);
-        ELSE
-            UPDATE tenure.family f SET sweeps = false, verdict = NULL, result = NULL, ttl = NULL WHERE f.task = _id;
-            PERFORM tenure.save_queue(_now, tenure.finish_task(
-                _now, tenure.use_queue(_now, _queue), task, family.verdict, family.result, family.ttl, 0));
+        IF family.unfinished = 0 OR family.beside THEN
+            PERFORM tenure.go_on(_now, _queue, _id);
         END IF;
     ELSIF family.awaited = '' THEN
         IF family.unfinished <= family.rest THEN
             PERFORM tenure.resume_task(_now, _queue, task);
-        ELSIF _state <> 'done' AND family.prefix <> '' AND substr(_name, 1, length(family.prefix)) = family.prefix THEN
+        ELSIF is_child AND _state <> 'done' AND family.prefix <> '' AND substr(_name, 1, length(family.prefix)) = family.prefix THEN
             PERFORM tenure.sweep_failed(_id, family.prefix);
         END IF;
+    END IF;
+END $$;
+
+-- releases
+
+-- A held release begins ("unfinished"), or never does ("kept", "dropped"); the queue of the owner is locked.
+CREATE FUNCTION tenure.leave_held(_now bigint, _entry tenure.entry, _state text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    begins boolean := _state = 'unfinished';
+BEGIN
+    UPDATE tenure.entry e SET state = _state WHERE e.task = _entry.task AND e.name = _entry.name;
+    UPDATE tenure.family f SET held = f.held - 1, unfinished = f.unfinished + begins::int, ran = f.ran OR begins
+    WHERE f.task = _entry.task;
+    IF tenure.enter_queue(_entry.queue) THEN
+        PERFORM tenure.begin_or_drop(_now, _entry.queue, _entry.child, begins);
+    ELSE
+        INSERT INTO tenure.todo (due, id, name, what)
+        VALUES (0, _entry.child, _entry.queue, CASE WHEN begins THEN 'begin' ELSE 'drop' END);
+    END IF;
+END $$;
+
+-- A task that was held is ready, or gone; its queue is locked.
+CREATE FUNCTION tenure.begin_or_drop(_now bigint, _queue bytea, _id bigint, _begins boolean) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    queue tenure.queue := tenure.use_queue(_now, _queue);
+    before bigint := queue.takeable;
+    until bigint := _now + (SELECT f.seconds FROM tenure.family f WHERE f.task = _id);
+    task tenure.task;
+BEGIN
+    queue.held := queue.held - 1;
+    IF _begins THEN
+        UPDATE tenure.task t SET ready_at = _now, deadline = until, expires = until
+        WHERE t.queue = _queue AND t.id = _id RETURNING * INTO task;
+        queue.put := queue.put + 1;
+        queue := tenure.count_tasks(queue, ARRAY[task.group_name], 1, 1, 0, 0, 0);
+        queue := tenure.return_task(_now, queue, task);
+    ELSE
+        DELETE FROM tenure.task t WHERE t.queue = _queue AND t.id = _id;
+        PERFORM tenure.forget_family(_id);
+        queue := tenure.notify_finished(queue, _id);
+    END IF;
+    PERFORM tenure.save_queue(_now, tenure.offer_tasks(queue, queue.takeable - before));
+END $$;
+
+-- Begin the next releases, the last first, or drop those that are handed over. -> whether there may be more
+CREATE FUNCTION tenure.begin_next(_now bigint, _id bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    entry tenure.entry;
+    family tenure.family;
+BEGIN
+    FOR i IN 1 .. 8 LOOP
+        SELECT * INTO entry FROM tenure.entry e WHERE e.task = _id AND e.state = 'held' ORDER BY e.child DESC LIMIT 1;
+        SELECT * INTO family FROM tenure.family f WHERE f.task = _id;
+        IF entry.unless_done AND entry.token = family.dropped THEN
+            PERFORM tenure.leave_held(_now, entry, 'dropped');
+        ELSIF entry.task IS NOT NULL
+                AND (family.unfinished = 0 OR family.beside AND entry.together AND family.unfinished < 8) THEN
+            UPDATE tenure.family f SET beside = entry.together WHERE f.task = _id;
+            PERFORM tenure.leave_held(_now, entry, 'unfinished');
+        ELSE
+            RETURN false;
+        END IF;
+    END LOOP;
+    RETURN true;
+END $$;
+
+-- No child of a task that is ending is unfinished: its releases begin, and then the verdict is applied.
+CREATE FUNCTION tenure.go_on(_now bigint, _queue bytea, _id bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    is_final boolean := (SELECT f.verdict <> 'retry' FROM tenure.family f WHERE f.task = _id);
+    family tenure.family;
+    task tenure.task;
+BEGIN
+    IF is_final AND tenure.begin_next(_now, _id) THEN
+        PERFORM tenure.begin_sweep(_id, '');
+    END IF;
+    SELECT * INTO family FROM tenure.family f WHERE f.task = _id;
+    IF family.unfinished > 0 OR is_final AND family.held > 0 THEN
+        RETURN;
+    END IF;
+    SELECT * INTO task FROM tenure.task t WHERE t.queue = _queue AND t.id = _id;
+    IF is_final THEN
+        UPDATE tenure.family f SET sweeps = false, verdict = NULL, result = NULL, ttl = NULL WHERE f.task = _id;
+        PERFORM tenure.save_queue(_now, tenure.finish_task(
+            _now, tenure.use_queue(_now, _queue), task, family.verdict, family.result, family.ttl, 0));
+    ELSE
+        PERFORM tenure.end_try(_id);
+        PERFORM tenure.resume_task(_now, _queue, task);
     END IF;
 END $$;
 
@@ -372,9 +470,14 @@ BEGIN
         CONTINUE WHEN NOT FOUND;
         steps := steps - 1;
         SELECT * INTO entry FROM tenure.entry e
-        WHERE e.task = family.task AND e.state = 'unfinished' AND e.name > family.swept_to ORDER BY e.name LIMIT 1;
+        WHERE e.task = family.task AND e.state = 'unfinished' AND e.kind = 'child' AND e.name > family.swept_to
+        ORDER BY e.name LIMIT 1;
         IF NOT FOUND OR substr(entry.name, 1, length(family.swept)) <> family.swept THEN
             UPDATE tenure.family f SET sweeps = false WHERE f.task = family.task;
+            IF family.held > 0 AND family.unfinished = 0 AND family.verdict <> 'retry' THEN
+                PERFORM tenure.go_on(_now, family.queue, family.task);
+                steps := 0;
+            END IF;
             CONTINUE;
         ELSIF NOT tenure.enter_queue(entry.queue) THEN
             locked := locked || family.task;
@@ -410,10 +513,16 @@ DECLARE
     told record;
     any_told boolean := false;
 BEGIN
-    FOR told IN SELECT t.ctid, t.* FROM tenure.todo t WHERE t.due = 0 AND t.what = 'told' ORDER BY t.id LIMIT _cap LOOP
+    FOR told IN SELECT t.ctid, t.* FROM tenure.todo t
+        WHERE t.due = 0 AND t.what IN ('told', 'begin', 'drop') ORDER BY t.id LIMIT _cap
+    LOOP
         PERFORM tenure.lock('queue', told.name);
         DELETE FROM tenure.todo t WHERE t.ctid = told.ctid;
-        PERFORM tenure.tell_parent(_now, told.name, told.id, told.entry, told.state, told.value);
+        IF told.what = 'told' THEN
+            PERFORM tenure.tell_parent(_now, told.name, told.id, told.entry, told.state, told.value);
+        ELSE
+            PERFORM tenure.begin_or_drop(_now, told.name, told.id, told.what = 'begin');
+        END IF;
         any_told := true;
     END LOOP;
     RETURN any_told;
@@ -465,19 +574,41 @@ DECLARE
     task tenure.task;
 BEGIN
     UPDATE tenure.family f SET total = f.total + 1 WHERE f.task = _family.task;
-    INSERT INTO tenure.entry (task, name, kind, state, value, tries)
-    VALUES (_family.task, _name, _kind, _state, _value, _family.tries)
+    INSERT INTO tenure.entry (task, name, kind, state, value, tries, life)
+    VALUES (_family.task, _name, _kind, _state, _value, _family.tries,
+        CASE WHEN _family.named AND NOT (_kind = 'signal' AND _state = 'done') THEN _family.life ELSE 0 END)
     ON CONFLICT ON CONSTRAINT entry_pkey DO UPDATE SET kind = excluded.kind, state = excluded.state,
-        value = excluded.value, queue = NULL, child = NULL, swept = false, ended = 0, tries = excluded.tries;
+        value = excluded.value, queue = NULL, child = NULL, swept = false, ended = 0, tries = excluded.tries,
+        life = excluded.life;
     IF _name <> '' AND _family.awaited = _name THEN
         SELECT * INTO task FROM tenure.task t WHERE t.queue = _family.queue AND t.id = _family.task;
         PERFORM tenure.resume_task(_now, _family.queue, task);
     END IF;
 END $$;
 
--- -> ok, entry(child, swept, ended; name, kind, state, value, queue), toomany(most), refused, requested, unknown, more
+-- Begin or keep a release that is held. -> as `set_entry`
+CREATE FUNCTION tenure.change_release(_now bigint, _family tenure.family, _name bytea, _change text)
+RETURNS tenure.answer LANGUAGE plpgsql AS $$
+DECLARE
+    entry tenure.entry := tenure.entry_of(_family, _name);
+BEGIN
+    IF entry.kind IS DISTINCT FROM 'release' THEN
+        RETURN tenure.reply('unknown');
+    ELSIF entry.state <> 'held' THEN
+        RETURN tenure.shown_entry(entry);
+    ELSIF _change = 'begin' AND EXISTS (
+        SELECT FROM tenure.entry e WHERE e.task = _family.task AND e.state = 'unfinished' AND e.kind = 'child'
+    ) THEN
+        RETURN tenure.reply('children');
+    END IF;
+    PERFORM tenure.leave_held(_now, entry, CASE _change WHEN 'begin' THEN 'unfinished' ELSE 'kept' END);
+    RETURN tenure.reply('ok');
+END $$;
+
+-- -> ok, entry(child, swept, ended; name, kind, state, value, queue), toomany(most), refused, requested, unknown,
+-- children, more
 CREATE FUNCTION tenure.set_entry(
-    _clock bigint, _cap bigint, _queue bytea, _id bigint, _token bigint, _name bytea, _value bytea
+    _clock bigint, _cap bigint, _queue bytea, _id bigint, _token bigint, _name bytea, _value bytea, _change text
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := tenure.enter_object(_clock, 'queue', _queue);
@@ -496,10 +627,13 @@ BEGIN
         END IF;
     ELSIF NOT FOUND OR task.session IS NULL OR task.token <> _token THEN
         RETURN tenure.reply('refused');
-    ELSIF task.stop > 0 THEN
+    ELSIF task.stop > 0 AND _change = '' THEN
         RETURN tenure.reply('requested');
     END IF;
     family := tenure.family_of(_queue, _id, task.kin);
+    IF _change <> '' THEN
+        RETURN tenure.change_release(now, family, _name, _change);
+    END IF;
     entry := tenure.entry_of(family, _name);
     IF entry.task IS NOT NULL THEN
         RETURN tenure.shown_entry(entry);
@@ -515,21 +649,39 @@ BEGIN
     RETURN tenure.reply('ok');
 END $$;
 
--- Put tasks into the queue `_to` as children of a task. -> accepted(id...), entry(child, swept, ended; name, kind, state,
--- value, queue), toomany(most), refused, requested, more
+-- Keep tasks that are not put until they begin. -> their ids
+CREATE FUNCTION tenure.hold_tasks(_now bigint, _queue bytea, _tasks tenure.new_tasks) RETURNS bigint[]
+LANGUAGE plpgsql AS $$
+DECLARE
+    count bigint := cardinality(_tasks.payloads);
+    first bigint := tenure.new_tokens(_now, count);
+BEGIN
+    INSERT INTO tenure.task (id, queue, priority, ready_at, session, payload, meta, group_name, kin)
+    SELECT first + n.i - 1, _queue, n.priority, _now, -1, n.payload, n.meta, coalesce(n.group_name, ''), true
+    FROM unnest(_tasks.payloads, _tasks.priorities, _tasks.metas, _tasks.groups) WITH ORDINALITY
+        AS n (payload, priority, meta, group_name, i);
+    RETURN ARRAY(SELECT first + i FROM generate_series(0, count - 1) i);
+END $$;
+
+-- Put tasks into the queue `_to` as children of a task, or as its releases. -> accepted(id...), named(id...; state...),
+-- entry(child, swept, ended; name, kind, state, value, queue), toomany(most), refused, requested, more
 CREATE FUNCTION tenure.put_children(
     _clock bigint, _cap bigint, _queue bytea, _id bigint, _token bigint, _to bytea, _names bytea[],
-    _tasks tenure.new_tasks, _most bigint
+    _tasks tenure.new_tasks, _most bigint, _held text, _together boolean
 ) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     now bigint;
+    is_held constant boolean := _held <> '';
+    its_kind constant text := CASE WHEN is_held THEN 'release' ELSE 'child' END;
     deepest constant bigint := 32;
     most constant bigint := least(_most, 10000);
     parent tenure.task;
     family tenure.family;
     entry tenure.entry;
     known record;
-    accepted record;
+    put record;
+    queue tenure.queue;
+    accepted bigint[];
     ids bigint[];
     used bigint := 0;
 BEGIN
@@ -549,7 +701,9 @@ BEGIN
     family := tenure.family_of(_queue, _id, parent.kin);
     SELECT f.* INTO entry FROM unnest(_names) WITH ORDINALITY n (name, i)
         CROSS JOIN LATERAL (SELECT * FROM tenure.entry o WHERE o.task = _id AND o.name = n.name LIMIT 1) f
-    WHERE f.child IS NULL AND tenure.is_there(f, family) ORDER BY n.i LIMIT 1;
+    WHERE tenure.is_there(f, family) AND (f.kind <> its_kind OR is_held AND (f.queue <> _to OR EXISTS (
+        SELECT FROM tenure.task t WHERE t.queue = _to AND t.id = f.child AND t.payload <> _tasks.payloads[n.i]
+    ))) ORDER BY n.i LIMIT 1;
     IF FOUND THEN
         RETURN tenure.shown_entry(entry);
     END IF;
@@ -565,36 +719,61 @@ BEGIN
             CASE WHEN _tasks.groups IS NOT NULL THEN
                 array_agg(_tasks.groups[n.i] ORDER BY n.i) FILTER (WHERE e.child IS NULL)
             END, NULL,
-            array_agg(least(CASE WHEN _tasks.deadlines[n.i] >= 0 THEN _tasks.deadlines[n.i] END, parent.deadline - now)
-                ORDER BY n.i) FILTER (WHERE e.child IS NULL))::tenure.new_tasks AS tasks
+            array_agg(least(CASE WHEN _tasks.deadlines[n.i] >= 0 THEN _tasks.deadlines[n.i] END,
+                CASE WHEN NOT is_held THEN parent.deadline - now END) ORDER BY n.i) FILTER (WHERE e.child IS NULL)
+            )::tenure.new_tasks AS tasks,
+        array_agg(coalesce(e.state, 'held')::bytea ORDER BY n.i) AS states
     INTO known
     FROM unnest(_names) WITH ORDINALITY n (name, i) CROSS JOIN LATERAL (
-        SELECT max(o.child) FILTER (WHERE tenure.is_there(o, family)) AS child, count(*) > 0 AS was_there
+        SELECT max(o.child) FILTER (WHERE tenure.is_there(o, family)) AS child, count(*) > 0 AS was_there,
+            max(o.state) FILTER (WHERE tenure.is_there(o, family)) AS state
         FROM tenure.entry o WHERE o.task = _id AND o.name = n.name
     ) e;
     IF known.more > 0 AND family.total + known.more > most THEN
         RETURN ROW('toomany', ARRAY[most], NULL)::tenure.answer;
-    ELSIF known.new = 0 THEN
-        RETURN ROW('accepted', known.ids, NULL)::tenure.answer;
-    ELSIF family.depth >= deepest THEN
+    ELSIF known.new > 0 AND family.depth >= deepest THEN
         RAISE 'task % is % levels below its root and can have no children', _id, deepest;
     END IF;
-    accepted := tenure.accept_tasks(now, tenure.use_queue(now, _to), known.tasks, NULL, NULL, true);
-    PERFORM tenure.save_queue(now, accepted._q);
-    UPDATE tenure.family f SET total = f.total + known.more, unfinished = f.unfinished + known.new WHERE f.task = _id;
-    INSERT INTO tenure.family (task, queue, parent_queue, parent, name, depth)
-    SELECT c.id, _to, _queue, _id, c.name, family.depth + 1 FROM unnest(accepted._ids, known.names) c (id, name);
-    INSERT INTO tenure.entry (task, name, kind, state, queue, child, tries)
-    SELECT _id, c.name, 'child', 'unfinished', _to, c.id, family.tries
-    FROM unnest(accepted._ids, known.names) c (id, name)
-    ON CONFLICT ON CONSTRAINT entry_pkey DO UPDATE SET kind = excluded.kind, state = excluded.state, value = '',
-        queue = excluded.queue, child = excluded.child, swept = false, ended = 0, tries = excluded.tries;
+    IF is_held THEN
+        UPDATE tenure.entry e SET token = _token WHERE e.task = _id AND e.name = ANY (_names) AND e.child = ANY (known.ids);
+    END IF;
+    IF known.new > 0 THEN
+        queue := tenure.use_queue(now, _to);
+        IF is_held THEN
+            accepted := tenure.hold_tasks(now, _to, known.tasks);
+            queue.held := queue.held + known.new;
+            family.named := true;
+        ELSE
+            put := tenure.accept_tasks(now, queue, known.tasks, NULL, NULL, true);
+            queue := put._q;
+            accepted := put._ids;
+        END IF;
+        PERFORM tenure.save_queue(now, queue);
+        UPDATE tenure.family f SET total = f.total + known.more, named = family.named,
+            unfinished = f.unfinished + CASE WHEN is_held THEN 0 ELSE known.new END,
+            held = f.held + CASE WHEN is_held THEN known.new ELSE 0 END
+        WHERE f.task = _id;
+        INSERT INTO tenure.family (task, queue, parent_queue, parent, name, depth, release, seconds)
+        SELECT c.id, _to, _queue, _id, c.name, family.depth + 1, is_held, CASE WHEN is_held THEN c.deadline END
+        FROM unnest(accepted, known.names, (known.tasks).deadlines) c (id, name, deadline);
+        INSERT INTO tenure.entry (task, name, kind, state, queue, child, tries, life, unless_done, together, token)
+        SELECT _id, c.name, its_kind, CASE WHEN is_held THEN 'held' ELSE 'unfinished' END, _to, c.id, family.tries,
+            CASE WHEN family.named THEN family.life ELSE 0 END, _held = 'unless_done', _together, _token
+        FROM unnest(accepted, known.names) c (id, name)
+        ON CONFLICT ON CONSTRAINT entry_pkey DO UPDATE SET kind = excluded.kind, state = excluded.state, value = '',
+            queue = excluded.queue, child = excluded.child, swept = false, ended = 0, tries = excluded.tries,
+            life = excluded.life, unless_done = excluded.unless_done, together = excluded.together,
+            token = excluded.token;
+    END IF;
     ids := known.ids;
     FOR i IN 1 .. cardinality(ids) LOOP
         IF ids[i] IS NULL THEN
             used := used + 1;
-            ids[i] := accepted._ids[used];
+            ids[i] := accepted[used];
         END IF;
     END LOOP;
+    IF is_held THEN
+        RETURN ROW('named', ids, known.states)::tenure.answer;
+    END IF;
     RETURN ROW('accepted', ids, NULL)::tenure.answer;
 END $$;

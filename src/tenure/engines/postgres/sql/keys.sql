@@ -1,13 +1,14 @@
 -- The keys of tasks: which task has one, and what becomes of a new task whose key another one has.
 --
 -- `about` says what a key does: what becomes of the new task, the ttl and the longest wait, each -1 for none.
--- Needs: families, groups, producers, records, tasks
+-- Needs: groups, producers, records, tasks
 
--- The task that has a key, and whether it is waiting or delayed, and has no unfinished child; NULL for none.
+-- The task that has a key, and whether it is waiting or delayed, and waits for no child or release; NULL for none.
 CREATE FUNCTION tenure.owner_of(_now bigint, _queue bytea, _key bytea, OUT _id bigint, OUT _rests boolean)
 LANGUAGE plpgsql AS $$
 BEGIN
-    SELECT t.id, t.session IS NULL AND NOT (t.kin AND tenure.unfinished_children(t.id) > 0) INTO _id, _rests
+    SELECT t.id, t.session IS NULL AND NOT (t.kin AND EXISTS (
+        SELECT FROM tenure.family f WHERE f.task = t.id AND f.unfinished + f.held > 0)) INTO _id, _rests
     FROM tenure.task t WHERE t.queue = _queue AND t.key = _key;
     IF NOT FOUND THEN
         SELECT k.task, false INTO _id, _rests FROM tenure.kept_key k

@@ -2,7 +2,7 @@
 -- Needs: families, groups, keys, paces, state, tasks
 
 CREATE FUNCTION tenure.state_of(_now bigint, _task tenure.task) RETURNS text LANGUAGE sql IMMUTABLE
-    RETURN CASE WHEN _task.ending THEN 'ending' WHEN _task.session = 0 THEN 'suspended'
+    RETURN CASE WHEN _task.ending THEN 'ending' WHEN _task.session = 0 THEN 'suspended' WHEN _task.session < 0 THEN 'held'
         WHEN _task.session IS NOT NULL THEN 'leased' WHEN _task.delayed AND _task.ready_at > _now THEN 'delayed'
         ELSE 'waiting' END;
 
@@ -67,7 +67,7 @@ DECLARE
     task tenure.task;
 BEGIN
     SELECT * INTO task FROM tenure.task t WHERE t.id = _id AND t.queue = _q.name;
-    _done := FOUND;
+    _done := FOUND AND task.session IS DISTINCT FROM -1;
     IF _done AND task.ending THEN
         UPDATE tenure.family f SET verdict = _state, ttl = _ttl WHERE f.task = _id AND f.verdict = 'retry';
     ELSIF _done AND coalesce(task.session, 0) = 0 THEN
@@ -146,11 +146,13 @@ DECLARE
     task tenure.task;
 BEGIN
     _done := NOT EXISTS (SELECT FROM tenure.owner_of(_now, _q.name, _ended.key) o WHERE o._id <> _ended.id)
-        AND NOT (_ended.kin AND EXISTS (SELECT FROM tenure.family f WHERE f.task = _ended.id AND f.parent > 0));
+        AND NOT (_ended.kin AND EXISTS (
+            SELECT FROM tenure.family f WHERE f.task = _ended.id AND f.parent > 0 AND NOT f.release));
     IF NOT _done THEN
         RETURN;
     END IF;
     IF _ended.kin THEN
+        UPDATE tenure.family f SET life = f.life + 1, named = false, ran = false WHERE f.task = _ended.id AND f.ran;
         PERFORM tenure.end_try(_ended.id);
     END IF;
     DELETE FROM tenure.ended e WHERE e.id = _ended.id;
@@ -265,7 +267,8 @@ DECLARE
     task tenure.task;
 BEGIN
     SELECT * INTO task FROM tenure.task t WHERE t.queue = _q.name AND t.id = _id AND t.session IS NULL;
-    _done := FOUND AND _only IN ('', tenure.state_of(_now, task));
+    _done := FOUND AND _only IN ('', tenure.state_of(_now, task))
+        AND NOT EXISTS (SELECT FROM tenure.family f WHERE f.task = _id AND f.release);
     IF _done THEN
         _q := tenure.finish_task(_now, _q, task, 'purged', '', 0, 0);
     END IF;
@@ -396,7 +399,7 @@ BEGIN
 END $$;
 
 -- -> counts(put, waiting, delayed, leased, done, dead, cancelled, expired, discarded, purged, reserved, producers,
--- groups, paused, oldest, again, now, max_size, group_counter, suspended, ending, starts_in, held_off; rate and
+-- groups, paused, oldest, again, now, max_size, group_counter, suspended, ending, starts_in, held_off, held; rate and
 -- group_rate or NULL), then cursor(; name, value) of each; gone, more
 CREATE FUNCTION tenure.count(_clock bigint, _cap bigint, _queue bytea, _watch bytea, _recount boolean)
 RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
@@ -427,7 +430,7 @@ BEGIN
     q := tenure.read_queue(now, _queue);
     IF q.name IS NULL THEN
         RETURN NEXT ROW('counts',
-            array_fill(0, ARRAY[15]) || ARRAY[tenure.ask_again_in(now, NULL), now, 10000, 0, 0, 0, 0, 0], NULL)::tenure.answer;
+            array_fill(0, ARRAY[15]) || ARRAY[tenure.ask_again_in(now, NULL), now, 10000, 0, 0, 0, 0, 0, 0], NULL)::tenure.answer;
         RETURN;
     END IF;
     IF _watch <> '' AND q.live > 0 THEN
@@ -442,8 +445,9 @@ BEGIN
         SELECT count(*) FILTER (WHERE t.session > 0), count(*) FILTER (WHERE t.session = 0 AND NOT t.ending),
             count(*) FILTER (WHERE t.session = 0 AND t.ending),
             count(*) FILTER (WHERE t.session IS NULL AND t.delayed AND t.ready_at >= q.first_due),
-            count(DISTINCT nullif(t.group_name, ''))
-        INTO leased, q.suspended, q.ending, q.delayed, q.groups FROM tenure.task t WHERE t.queue = _queue;
+            count(*) FILTER (WHERE t.session < 0),
+            count(DISTINCT nullif(t.group_name, '')) FILTER (WHERE t.session IS DISTINCT FROM -1)
+        INTO leased, q.suspended, q.ending, q.delayed, q.held, q.groups FROM tenure.task t WHERE t.queue = _queue;
         q.waiting := tenure.count_takeable(q);
         q.live := leased + q.waiting + q.delayed + q.suspended + q.ending;
         SELECT count(*) INTO q.dead FROM tenure.ended e WHERE e.queue = _queue AND e.state = 'dead';
@@ -477,7 +481,8 @@ BEGIN
         q.discarded, q.purged, q.reserved, q.producers, q.groups, q.paused::int, now - oldest,
         tenure.ask_again_in(now, NULL), now,
         q.max_size, group_counter, q.suspended, q.ending,
-        tenure.starts_in(now, q.starts_at), CASE WHEN q.paced_at IS NULL THEN 0 ELSE tenure.starts_in(now, q.starts_at) END
+        tenure.starts_in(now, q.starts_at), CASE WHEN q.paced_at IS NULL THEN 0 ELSE tenure.starts_in(now, q.starts_at) END,
+        q.held
     ], ARRAY[tenure.shown_rate(q.rate), tenure.shown_rate(q.group_rate)])::tenure.answer;
     RETURN QUERY SELECT 'cursor', NULL::bigint[], ARRAY[c.name, c.value]
         FROM tenure.cursor c WHERE c.queue = _queue ORDER BY c.name;

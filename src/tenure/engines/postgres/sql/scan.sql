@@ -232,7 +232,8 @@ BEGIN
     RETURN NEXT tenure.reply('page');
     RETURN QUERY SELECT 'row', s.n, s.b || e.name
         FROM tenure.entry e CROSS JOIN LATERAL tenure.shown_entry(e) s
-        WHERE e.task = _family.task AND e.state = 'unfinished' AND e.name > _after ORDER BY e.name LIMIT _limit + 1;
+        WHERE e.task = _family.task AND e.state = 'unfinished' AND e.kind = 'child' AND e.name > _after
+        ORDER BY e.name LIMIT _limit + 1;
 END $$;
 
 -- The names of a kind that begin with a prefix. -> page(), row(; name, name)

@@ -126,8 +126,9 @@ CREATE INDEX line_check ON tenure.line (check_at) WHERE check_at IS NOT NULL;
 
 -- Work to be done from a moment on. Without `what`: serve a line whose serving was cut short (`due` and `id` are 0,
 -- the name is the key), or delete a dead letter (the name is the queue). Otherwise: "told", a child of the task has
--- ended (`due` is 0; the name is the queue, the entry is the child's, with its state and value); "sweep", go on with
--- the sweeps of families (`id` is -1); "time out", the task waits for its entry until then.
+-- ended (`due` is 0; the name is the queue, the entry is the child's, with its state and value); "begin" or "drop" the
+-- held task; "sweep", go on with the sweeps of families (`id` is -1); "time out", the task waits for its entry until
+-- then.
 CREATE TABLE tenure.todo (
     due bigint NOT NULL, id bigint NOT NULL, name bytea NOT NULL, what text, entry bytea, state text, value bytea
 );
@@ -280,6 +281,7 @@ CREATE TABLE tenure.queue (
     lasting bigint NOT NULL DEFAULT 0,
     suspended bigint NOT NULL DEFAULT 0,
     ending bigint NOT NULL DEFAULT 0,
+    held bigint NOT NULL DEFAULT 0,
     keep_until bigint NOT NULL DEFAULT 0,
     check_at bigint,
     has_groups boolean NOT NULL DEFAULT false,
@@ -413,7 +415,7 @@ CREATE INDEX taker_session ON tenure.taker (session, made);
 -- An unfinished task: leased while it has a session. `delayed` is as it stands in the orders. An empty failure or meta
 -- is NULL; the name of the group is empty if it has none. `stop` is 0 if it is superseded; `first_put` is there if it
 -- has a key. A task that is in no order has the session 0, which is nobody's, and the token 0: it is suspended, or
--- `ending`. A task with `kin` has a row in `family`, and nothing of this is read for a task without. `expires` is when
+-- `ending`; a held release has the session -1. A task with `kin` has a row in `family`, and nothing of this is read for a task without. `expires` is when
 -- the task is looked at: when it expires, if it has not begun then, or when its `deadline` passes.
 CREATE TABLE tenure.task (
     id bigint NOT NULL,
@@ -466,7 +468,7 @@ CREATE INDEX task_apart ON tenure.task (queue, ending, id) WHERE session = 0;
 -- entry `awaited`, `until` then (NULL: for good), or until `rest` children are unfinished, of which a failed one cancels
 -- those whose names begin with `prefix`. A task that is ending keeps its verdict in `verdict` ("retry", or the state),
 -- `result` and `ttl`. A sweep of the names that begin with `swept` has come to `swept_to`. `over`: the task has ended,
--- and its entries are to be forgotten.
+-- and its entries are to be forgotten. `held` to `seconds` are as in `Family` in rules/_families.py.
 CREATE TABLE tenure.family (
     task bigint PRIMARY KEY,
     queue bytea NOT NULL,
@@ -489,13 +491,23 @@ CREATE TABLE tenure.family (
     swept bytea NOT NULL DEFAULT '',
     swept_to bytea NOT NULL DEFAULT '',
     sweeps boolean NOT NULL DEFAULT false,
-    over boolean NOT NULL DEFAULT false
+    over boolean NOT NULL DEFAULT false,
+    held bigint NOT NULL DEFAULT 0,
+    life bigint NOT NULL DEFAULT 1,
+    named boolean NOT NULL DEFAULT false,
+    ran boolean NOT NULL DEFAULT false,
+    dropped bigint NOT NULL DEFAULT 0,
+    beside boolean NOT NULL DEFAULT false,
+    release boolean NOT NULL DEFAULT false,
+    told boolean NOT NULL DEFAULT false,
+    seconds bigint
 ) WITH (fillfactor = 50);
 CREATE INDEX family_sweeps ON tenure.family (queue, task) WHERE sweeps;
 CREATE INDEX family_over ON tenure.family (task) WHERE over;
 
--- An entry of a task, of the try in which it was written, or the child ended. `child` is the id of a child, NULL for a
--- value or a signal; `ended` is the number of its end among the ends of the task's children, 0 before it.
+-- An entry of a task, of the try in which it was written, or the child ended. `child` is the id of a child or a
+-- release, NULL for a value or a signal; `ended` is the number of its end among the ends of the task's children, 0
+-- before it. `life` to `token` are as in `Entry` in rules/_families.py.
 CREATE TABLE tenure.entry (
     task bigint NOT NULL,
     name bytea NOT NULL,
@@ -507,11 +519,15 @@ CREATE TABLE tenure.entry (
     swept boolean NOT NULL DEFAULT false,
     ended bigint NOT NULL DEFAULT 0,
     tries bigint NOT NULL,
+    life bigint NOT NULL DEFAULT 0,
+    unless_done boolean NOT NULL DEFAULT false,
+    together boolean NOT NULL DEFAULT false,
+    token bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (task, name)
 ) WITH (fillfactor = 70);
-CREATE INDEX entry_unfinished ON tenure.entry (task, name) WHERE state = 'unfinished';
-CREATE INDEX entry_failed ON tenure.entry (task, tries, name)
-    WHERE child IS NOT NULL AND state NOT IN ('unfinished', 'done');
+CREATE INDEX entry_unfinished ON tenure.entry (task, name) WHERE state = 'unfinished' AND kind = 'child';
+CREATE INDEX entry_failed ON tenure.entry (task, tries, name) WHERE kind = 'child' AND state NOT IN ('unfinished', 'done');
+CREATE INDEX entry_held ON tenure.entry (task, child) WHERE state = 'held';
 
 -- A key with a ttl, whose task may have ended.
 CREATE TABLE tenure.kept_key (

@@ -56,7 +56,7 @@ BEGIN
         task.attempts := tenure.attempts_after(_verdict, task.attempts);
         task.deliveries := task.attempts;
         task.ready_at := _now + _delay;
-        _q := tenure.keep_verdict(_q, task, 'retry', '', NULL);
+        _q := tenure.keep_verdict(_now, _q, task, 'retry', '', NULL);
     ELSE
         IF _verdict = 'retry' AND task.kin THEN
             PERFORM tenure.end_try(_id);

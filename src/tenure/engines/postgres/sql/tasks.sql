@@ -6,7 +6,7 @@
 -- Whether nothing but time keeps a queue; idle takers do not.
 CREATE FUNCTION tenure.is_idle(_q tenure.queue) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN _q.live = 0 AND _q.lasting = 0 AND _q.dead = 0 AND _q.producers = 0 AND _q.reserved = 0 AND NOT _q.paused
+    RETURN _q.live = 0 AND _q.held = 0 AND _q.lasting = 0 AND _q.dead = 0 AND _q.producers = 0 AND _q.reserved = 0 AND NOT _q.paused
         AND NOT EXISTS (SELECT FROM tenure.cursor c WHERE c.queue = _q.name);
 END $$;
 
@@ -88,7 +88,7 @@ BEGIN
         done = _q.done, dead = _q.dead, cancelled = _q.cancelled, expired = _q.expired,
         discarded = _q.discarded, purged = _q.purged,
         reserved = _q.reserved, producers = _q.producers, takers = _q.takers, ordinal = _q.ordinal,
-        lasting = _q.lasting, suspended = _q.suspended, ending = _q.ending,
+        lasting = _q.lasting, suspended = _q.suspended, ending = _q.ending, held = _q.held,
         max_size = _q.max_size, aging = _q.aging, max_deliveries = _q.max_deliveries,
         keep_payloads = _q.keep_payloads, dead_ttl = _q.dead_ttl,
         keep_until = _q.keep_until, check_at = _q.check_at, fronts = _q.fronts,
