@@ -269,18 +269,22 @@ def test_settings_are_changed(inhabitant, command, show, tell, url):
         ["groups.limit", "none"],
         ["groups.weights", "none"],
     ]
-    for wrong in (
-        ("--max-size", 0),
-        ("--rate", "fast"),
-        ("groups.weights=gold",),
-        ("groups.limit",),
-        ("keep.payloads=1",),
-        ("keep.limit=1",),
-        (),
+    for *wrong, named in (
+        ("--max-size", 0, "--max-size"),
+        ("--rate", "fast", "--rate"),
+        ("groups.weights=gold", "groups.weights"),
+        ("groups.weights=4", "groups.weights"),
+        ("groups.weights=gold=-1", "groups.weights['gold']"),
+        ("groups.on_retry=stay", "groups.on_retry"),
+        ("groups.limit", "groups.limit"),
+        ("keep.payloads=1", "keep.payloads: '1' is neither yes nor no"),
+        ("keep.limit=1", "keep.limit"),
+        ("name a setting",),
     ):
         ended = command("queue", "set", "mail", *wrong, "--store", url)
         assert ended.code == 2
-        assert ended.err
+        assert ended.err.count("\n") == 1
+        assert named in ended.err
 
 
 def test_the_processes_that_work_on_a_queue_are_listed(inhabitant, show, tell):

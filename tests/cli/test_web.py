@@ -60,7 +60,7 @@ def test_it_serves_until_it_is_asked_to_end(served, how):
 
 
 def test_with_a_token(served, monkeypatch):
-    monkeypatch.setenv("TENURE_WEB_TOKEN", "correcthorse7")
+    monkeypatch.setenv("TENURE_WEB_TOKEN", "correcthorse7\n")  # as a file ends
     _, url = served(hint="; open it as /?token=TOKEN")
     place = url.removesuffix("/")
     with pytest.raises(urllib.error.HTTPError) as caught:

@@ -19,14 +19,6 @@ PATIENCE = 40  # seconds; never waited for when all is well
 pytestmark = [pytest.mark.timeout(120), pytest.mark.one_loop]
 
 
-@pytest.fixture(params=("sqlite", "redis", "postgres"))
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/jobs.db"
-    found = request.getfixturevalue(f"{request.param}_server").url
-    return found() if request.param == "postgres" else found
-
-
 @pytest.mark.parametrize("how", ["c", *(["sleep", "spin", "stop", "c-thread"] if depth.full else [])])
 async def test_nothing_begins_behind_a_block(url, how, tmp_path, anyio_backend_name):
     log = tmp_path / "log"

@@ -18,14 +18,6 @@ PATIENCE = 60  # seconds; never waited for when all is well
 pytestmark = [pytest.mark.timeout(120), pytest.mark.one_loop]
 
 
-@pytest.fixture(params=("sqlite", "redis", "postgres"))
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/jobs.db"
-    found = request.getfixturevalue(f"{request.param}_server").url
-    return found() if request.param == "postgres" else found
-
-
 async def test_each_delivery_passes_the_children_in_one_order(url, tmp_path, anyio_backend_name):
     log = tmp_path / "log"
     log.touch()

@@ -18,15 +18,6 @@ PATIENCE = 100  # seconds; never waited for when all is well
 pytestmark = [pytest.mark.timeout(240), pytest.mark.one_loop]
 
 
-@pytest.fixture(params=("sqlite", "redis", "postgres"))
-def url(request, tmp_path):
-    if request.param == "redis":
-        return request.getfixturevalue("redis_server").url
-    if request.param == "postgres":
-        return request.getfixturevalue("postgres_server").url()
-    return f"sqlite:///{tmp_path}/jobs.db"
-
-
 class Fleet:
     """So many workers, each of which is started again when it has died."""
 

@@ -140,7 +140,8 @@ def _reason(problem: OSError) -> str:
 def _token() -> str | None:
     """The token in the environment: an argument could be read by every user of the machine. Raises `UsageError`."""
     text = os.environ.get(_TOKEN_VARIABLE)
+    token = text and text.strip()  # a file ends with a newline
     # a token that is empty by mistake must not open the page to all
-    if text is not None and not (text.isalnum() and text.isascii() and len(text) >= 8):
+    if token is not None and not (token.isalnum() and token.isascii() and len(token) >= 8):
         raise UsageError(f"{_TOKEN_VARIABLE}: a token has at least 8 letters and digits, and nothing else")
-    return text
+    return token

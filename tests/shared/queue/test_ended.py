@@ -10,6 +10,8 @@ from workers import work_off, working
 
 import tenure
 from tenure import Retry, TaskFailed, Worker, WorkQueue
+from tenure.engine import ENTRIES, PutChildren
+from tenure.testing import FaultyEngine
 
 
 @pytest.fixture(autouse=True)
@@ -221,3 +223,85 @@ async def test_a_task_that_is_cancelled_between_two_ends_ends_after_its_children
     assert (await world.queue.get(task_id)).state == "cancelled"
     statistics = await world.queue.statistics()
     assert (statistics.done, statistics.cancelled) == (1, 3)
+
+
+class Paged(FaultyEngine):
+    """An engine that has something happen before the second page of a task's entries is read."""
+
+    meanwhile = None
+
+    async def execute(self, operations):
+        if self.meanwhile and any(
+            getattr(o, "index", None) is ENTRIES and "/2" in o.after for o in operations
+        ):
+            meanwhile, self.meanwhile = self.meanwhile, None
+            await meanwhile()
+        return await super().execute(operations)
+
+
+async def test_ends_between_two_pages_of_the_record_are_given_in_their_order(engine, open_store_on):
+    given, first = [], {1: 9, 0: 8, 299: 7}
+    paged = Paged(engine)
+    async with tenure.open_store(paged) as store, open_store_on() as other:
+        parents, parts = WorkQueue(store, "parents"), WorkQueue(other, "parts")
+
+        async def handler(task: tenure.Task):
+            given.append([])
+            async with task.children(WorkQueue(store, "parts")) as children:
+                await children.put_many(
+                    tenure.Item(n, name=f"{n:03}", priority=first.get(n, 0)) for n in range(300)
+                )
+                async for child in children.ended():
+                    given[-1].append(child.name)
+
+        async def end(number=1):
+            for _ in range(number):
+                async with parts.take():
+                    pass
+
+        task_id = await parents.put(None)
+        worker = Worker(parents, handler, concurrency=1)
+        async with anyio.create_task_group() as group:
+            group.start_soon(worker.run)
+            while not worker.statistics().suspended:
+                await anyio.sleep(0.01)
+            paged.meanwhile = partial(end, 2)
+            await end()
+            with anyio.fail_after(10):
+                while max(map(len, given)) < 3 or (await parents.get(task_id)).state != "suspended":
+                    await anyio.sleep(0.01)
+            group.cancel_scope.cancel()
+    assert given[-1] == ["001", "000", "299"]
+    assert all(earlier == given[-1][: len(earlier)] for earlier in given)
+
+
+class Late(FaultyEngine):
+    """An engine whose answer to a put of children comes after the caller has been cancelled, if there is a scope."""
+
+    scope = None
+
+    async def execute(self, operations):
+        answers = await super().execute(operations)
+        if self.scope and any(isinstance(o, PutChildren) for o in operations):
+            scope, self.scope = self.scope, None
+            scope.cancel()
+            await anyio.sleep(0.01)
+        return answers
+
+
+async def test_the_next_end_is_given_if_the_put_of_a_child_was_cancelled_and_arrived(engine):
+    late = Late(engine)
+
+    class Impatient(World):
+        async def parent(self, task, children):
+            for name in "ab":
+                await self.put(children, name)
+            with anyio.CancelScope() as late.scope:
+                await self.put(children, "c")
+            async for child in children.ended():
+                await self.step(task, child)
+
+    async with tenure.open_store(late) as store:
+        world = Impatient(store)
+        assert await world.run() == ("done", 3)
+    assert world.given == ["", "a", "ab", "abc"]

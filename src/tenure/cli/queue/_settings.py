@@ -15,6 +15,7 @@ from tenure.cli._one_queue import of_one
 from tenure.cli._table import spoken, table
 from tenure.cli._with_store import with_store
 from tenure.shared import Groups, Keep, Limit, QueueSettings, WorkQueue, values_of
+from tenure.store import Store
 
 _LEFT: Any = object()
 """The value of an option that is not given."""
@@ -29,29 +30,11 @@ def set_settings(words: Sequence[str]) -> int:
     add = partial(p.add_argument, default=_LEFT)
     add("--max-size", metavar="N", type=count, help="the most unfinished tasks")
     add(
-        "--aging",
-        metavar="S",
-        type=_or("none", seconds),
-        help="tasks that are ready for longer precede all others; none: by priority",
+        "--aging", metavar="S", type=_AGE, help="tasks ready for longer precede all others; none: by priority"
     )
-    add(
-        "--max-deliveries",
-        metavar="N",
-        type=count,
-        help="deliveries without a verdict after which a task is dead",
-    )
-    add(
-        "--rate",
-        metavar="N/S",
-        type=_RATE,
-        help="tasks that start in S seconds (without S: in one); none: no rate",
-    )
-    add(
-        "--group-limit",
-        metavar="N",
-        type=_or("none", count),
-        help="tasks of a group that run at a time; none: no limit",
-    )
+    add("--max-deliveries", metavar="N", type=count, help="deliveries without a verdict until a task is dead")
+    add("--rate", metavar="N/S", type=_RATE, help="tasks that start in S seconds (1 by default), or none")
+    add("--group-limit", metavar="N", type=_LIMIT, help="tasks of a group that run at a time, or none")
     p.add_argument(
         "fields",
         metavar="FIELD=VALUE",
@@ -76,7 +59,14 @@ def set_settings(words: Sequence[str]) -> int:
     named |= {part: kinds[part](**fields) for part, fields in parts.items() if fields}
     if not named:
         raise UsageError("name a setting, such as --max-size 5000")
-    settings = with_store(args, lambda store: WorkQueue(store, args.name).configure(**named))
+
+    async def configure(store: Store) -> QueueSettings:
+        try:
+            return await WorkQueue(store, args.name).configure(**named)
+        except ValueError as problem:
+            raise UsageError(str(problem)) from problem
+
+    settings = with_store(args, configure)
     if args.json:
         return answer({"name": args.name, "settings": document(settings)})
     print(shown(settings))
@@ -152,29 +142,21 @@ def _weight(text: str) -> dict[str, float]:
         return {}
     group, equals, weight = text.rpartition("=")
     try:
-        if equals:
-            return {group: float(weight)}
+        return {group: float(equals and weight)}
     except ValueError:
-        pass
-    raise ArgumentTypeError(f"{text!r} is no weight, such as gold=4, nor none")
+        raise ArgumentTypeError(f"{text!r} is no weight, such as gold=4, nor none") from None
 
 
-def _on_retry(text: str) -> str:
-    if text not in ("hold", "pass"):
-        raise ArgumentTypeError(f"{text!r} is neither hold nor pass")
-    return text
-
-
-_RATE = _or("none", _rate)
+_AGE, _LIMIT, _RATE = _or("none", seconds), _or("none", count), _or("none", _rate)
 _FIELDS: dict[str, Callable[[str], Any]] = {
     "keep.results": _or("forever", seconds),
     "keep.dead": _or("forever", seconds),
     "keep.payloads": _flag,
     "keep.tracebacks": _flag,
-    "keep.keys": _or("none", seconds),
+    "keep.keys": _AGE,
     "groups.weights": _weight,
-    "groups.max_size": _or("none", count),
-    "groups.on_retry": _on_retry,
+    "groups.max_size": _LIMIT,
+    "groups.on_retry": str,
     "groups.rate": _RATE,
 }
 
@@ -183,4 +165,7 @@ def _field(text: str) -> tuple[list[str], Any]:
     field, equals, value = text.partition("=")
     if not equals or field not in _FIELDS:
         raise ArgumentTypeError(f"{text!r} is not one of {', '.join(_FIELDS)}, with =VALUE")
-    return field.split("."), _FIELDS[field](value)
+    try:
+        return field.split("."), _FIELDS[field](value)
+    except ArgumentTypeError as problem:
+        raise ArgumentTypeError(f"{field}: {problem}") from None

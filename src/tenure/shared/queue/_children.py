@@ -170,7 +170,9 @@ class Children(AsyncBlock, Generic[P]):
 
     async def __aenter__(self) -> Self:
         self._parent.check()
-        self._known = await self._family.read(self._prefix)
+        of_all, block = await self._family.children(), f"{self._name}/"
+        self._known = {name[len(block) :]: entry for name, entry in of_all.items() if name.startswith(block)}
+        await checkpoint()
         self._parent.check()  # what follows may act on their results
         self._family.use(self._prefix, f"the block of children {self._name!r}")
         self._open = True
@@ -184,7 +186,7 @@ class Children(AsyncBlock, Generic[P]):
         if error is None:
             await self._finish()
         else:
-            self._family.left |= bool(self._unfinished())
+            self._family.left |= self._unfinished()
 
     def ended(self) -> AsyncIterator[Child]:
         """Iterate over the children in the order in which they end, within the block.
@@ -208,18 +210,16 @@ class Children(AsyncBlock, Generic[P]):
         for name, entry in self._known.items():
             self._children.setdefault(name, self._child(name, entry))
 
-    def _unfinished(self) -> set[str]:
-        known = {entry.name for entry in self._known.values() if entry.state == "unfinished"}
-        return known | {self._prefix + child.name for child in self if not child.ended}
+    def _unfinished(self) -> bool:
+        states = {entry.state for entry in self._known.values()} | {child.state for child in self}
+        return "unfinished" in states
 
     def _child(self, name: str, entry: e.Entry) -> Child:
         return Child(self._family.codec, name, entry, self._target)
 
     async def _finish(self) -> None:
         """Wait until the children have ended, and raise the failures that concern the block."""
-        if self._unfinished():
-            self._parent.check()
-            await self._parent._suspend(e.Verdict.WAIT, self._prefix if self._on_failure == "cancel" else "")
+        await self._wait(e.Verdict.WAIT, self._prefix if self._on_failure == "cancel" else "")
         if self._on_failure == "cancel":
             self._raise_failures()
 
@@ -231,12 +231,10 @@ class Children(AsyncBlock, Generic[P]):
             await self._finish()
         return child
 
-    async def _wait_for_end(self) -> None:
-        """Wait for the next end of a child, if one is unfinished."""
-        if ours := self._unfinished():
-            unfinished = ours | await self._family.unfinished()  # in other blocks, too
+    async def _wait(self, verdict: e.Verdict, until: str) -> None:
+        if self._unfinished():
             self._parent.check()
-            await self._parent._suspend(e.Verdict.WAIT_FOR_END, str(len(unfinished) - 1))
+            await self._parent._suspend(verdict, until)
 
     def _check_open(self) -> None:
         if not self._open:
@@ -317,6 +315,7 @@ class Children(AsyncBlock, Generic[P]):
     async def _put(self, key: str, portion: Sequence[tuple[str, e.NewTask]]) -> None:
         family = self._family
         names = tuple(name for name, _ in portion)
+        family.put += len(names)  # even if the put is cancelled: with one too many a wait only ends too early
         answer = await family.store.call(
             e.PutChildren(
                 *(family.key, family.id, family.token, key),
@@ -357,11 +356,12 @@ class _Ended:
         return self
 
     async def __anext__(self) -> Child:
-        self._children._check_open()
+        children = self._children
+        children._check_open()
         await checkpoint()
         for _, name in self._ended:
-            return await self._children._give(name)
-        await self._children._wait_for_end()
+            return await children._give(name)
+        await children._wait(e.Verdict.WAIT_FOR_END, str(children._family.unfinished() - 1))
         raise StopAsyncIteration
 
 

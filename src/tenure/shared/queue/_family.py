@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 from anyio import CancelScope
 
 import tenure.engine as e
-from tenure.store import Codec, Store, StoreHandle, handle_of, read_pages
+from tenure.store import Codec, Store, StoreHandle, handle_of
 from tenure.waiting import checkpoint, this_task
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Family:
 
     `entries` says whether earlier deliveries may have left any. `wait` is the verdict by which the delivery is
     suspended; `left` says that a block of children was left before they had ended, `progressed` that the delivery has
-    stored a value.
+    stored a value; it has `put` so many children.
     """
 
     __slots__ = (
@@ -55,6 +55,7 @@ class Family:
         "key",
         "left",
         "progressed",
+        "put",
         "store",
         "token",
         "used",
@@ -72,6 +73,7 @@ class Family:
         self.wait: e.Settle | None = None
         self.left: bool = False
         self.progressed: bool = False
+        self.put: int = 0
         self._stored: dict[str, dict[str, e.Entry]] = {}
         self._entries = entries
 
@@ -111,10 +113,21 @@ class Family:
             after = page.next if len(entries) == len(page.rows) else ""
         return found
 
-    async def unfinished(self) -> set[str]:
-        """The names of the unfinished children of all blocks. Raises as `read` does."""
-        scan = e.Scan(e.UNFINISHED_CHILDREN, self.key, only=str(self.id))
-        return {entry.name for entry in (await read_pages(self.store, scan, patient=True)).rows}
+    async def children(self) -> dict[str, e.Entry]:
+        """The children as at the first call: with an end, all earlier ends. Raises as `read`."""
+        if (known := self._stored.get(CHILD)) is None:
+            known = await self.read(CHILD)
+            last = max((entry.ended for entry in known.values()), default=0)
+            if sum(entry.ended > 0 for entry in known.values()) < last:
+                # a child may have ended when its page was read, and another one before the next page was
+                again = await self.read(CHILD)
+                known.update((name, entry) for name, entry in again.items() if entry.ended <= last)
+            self._stored[CHILD] = known
+        return known
+
+    def unfinished(self) -> int:
+        """The number of unfinished children, of all blocks."""
+        return self.put + sum(entry.state == "unfinished" for entry in self._stored[CHILD].values())
 
     def check_room(self, answer: T | e.TooMany) -> T:
         """Return an answer. Raises `RuntimeError` if the engine has refused an entry, since the task has too many."""
