@@ -18,15 +18,6 @@ TASKS = 18
 pytestmark = [pytest.mark.timeout(120), pytest.mark.one_loop]
 
 
-@pytest.fixture(params=("sqlite", "redis", "postgres"))
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/jobs.db"
-    if request.param == "postgres":
-        return request.getfixturevalue("postgres_server").url()
-    return request.getfixturevalue("redis_server").url
-
-
 async def test_what_was_named_is_undone_whoever_is_killed(url, tmp_path, anyio_backend_name):
     log = tmp_path / "log"
     log.touch()
