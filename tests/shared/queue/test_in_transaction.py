@@ -108,6 +108,17 @@ async def test_a_commit_begins_what_undoes(queue, connect):
     assert (await queue.get(task_id)).state == "done"
 
 
+async def test_a_signal_to_a_release_goes_with_the_release(queue, connect):
+    await queue.put("owner")
+    async with queue.take() as task:
+        release = await task.at_end("x")
+        assert await queue.signal(release.id, "early")
+        assert await task.keep("x")
+    for _ in range(3):
+        await queue.put("next")
+    assert connect().execute("SELECT count(*) FROM entry").fetchone() == (0,)
+
+
 async def test_a_task_with_unfinished_children_is_not_completed(queue, connect):
     refused = []
 

@@ -7,6 +7,7 @@ are copies.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import tenure.engine as e
 from tenure.errors import EngineError
@@ -134,6 +135,7 @@ class Families(Releases):
         self._settling = settling
         self._families: Table[Family] = state.table(FAMILIES)
         self._entries: Table[Entry] = state.table(ENTRIES)
+        self._forget = partial(forget_family, state)
         settling.families = self
 
     # operations

@@ -5,6 +5,7 @@ The laws are in `tenure.engine._families`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tenure.engine as e
@@ -25,6 +26,7 @@ class Releases:
     _takers: Takers
     _families: Table[Any]
     _entries: Table[Any]
+    _forget: Callable[[str, int], None]
 
     def _differs(self, entry: Any, to: str, new: e.NewTask) -> bool:
         """Return True if a release that is there has another target, or another payload as long as it is on record."""
@@ -90,7 +92,7 @@ class Releases:
         assert task is not None
         queue.held -= 1
         self._rows.end(queue, task, e.Ends("purged", 0, b"", None), None)
-        self._families.remove(self._families.get(queue.name, task.id))
+        self._forget(queue.name, task.id)
 
     def _leave(self, family: Any, entry: Any, state: str) -> None:
         entry.state = state

@@ -621,7 +621,7 @@ BEGIN
         RETURN tenure.reply('more');
     END IF;
     SELECT * INTO task FROM tenure.task t WHERE t.queue = _queue AND t.id = _id;
-    IF _token = 0 THEN
+    IF _token = 0 AND _change = '' THEN
         IF NOT FOUND THEN
             RETURN tenure.reply('unknown');
         END IF;
