@@ -91,7 +91,6 @@ class _Steps(Backend):
         cache_key: tuple[object, ...],
         config: object,
     ) -> object:
-        """Run `body` as the next step of that name; outside of a block, call it."""
         del operation_id, cache_key, config
         run = _run.get()
         if run is None:

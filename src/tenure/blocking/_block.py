@@ -1,8 +1,7 @@
 """The block of synchronous code: an asynchronous block, entered and left by a task of the portal.
 
-The body runs in the caller's thread, where nothing can cancel it. So the task holds on until the body has ended, even
-if what it holds is lost meanwhile. `check` raises that in the body, and leaving the block does. `_request.py` has the
-states of the task, and what an interruption does to them.
+The body runs in the caller's thread, where nothing can cancel it. So the task holds on until the body has
+ended, even if what it holds is lost meanwhile. `check` raises that in the body, and leaving the block does.
 """
 
 # pyright: reportPrivateUsage=false

@@ -1,8 +1,7 @@
 """Classes for synchronous code, made from the asynchronous classes.
 
-A coroutine function becomes a plain function that waits, an `async with` block a `with` block. All else is taken over:
-names, arguments, exceptions, docstrings. `_made.pyi` says the same to type checkers; tests/blocking/write_stubs.py
-writes it.
+A coroutine function becomes a plain function that waits, an `async with` block a `with` block. All else is
+taken over: names, arguments, exceptions, docstrings.
 """
 
 # pyright: reportPrivateUsage=false

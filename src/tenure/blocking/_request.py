@@ -68,8 +68,6 @@ class CallerRef(ref[Any]):
 
 
 class Request:
-    """The loop's side of a request: an async function to call, in the context of the thread."""
-
     def __init__(self, function: Callable[[], Awaitable[Any]] | None = None, check: Any = None) -> None:
         self.state: str = "new"
         self.over: LockType = latch()
@@ -85,7 +83,6 @@ class Request:
         self._on_over: Callable[[Request], object] | None = None
 
     def start(self, hand_over: Callable[[Request], object], on_over: Callable[[Request], object], /) -> None:
-        """Have a task `run` the request, and call `on_over` when it is over."""
         if self.state == "new":
             self.state = "running"
             self._scope = new_scope()
@@ -126,7 +123,6 @@ class Request:
             self.withdraw()
 
     def finish(self, problem: BaseException | None = None) -> None:
-        """End the request, and open its latches: nothing is left to do."""
         if self.state != "over":
             self.state = "over"
             self.problem = self.problem or problem

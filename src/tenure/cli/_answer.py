@@ -31,6 +31,5 @@ def answer(document: dict[str, Any], code: int = 0) -> int:
 
 
 def say(args: argparse.Namespace, document: dict[str, Any], text: str, code: int = 0) -> int:
-    """Print a line of text, or the document if `--json` asks for it; returns the exit code."""
     print(as_json(document, indent=2) if args.json else printable(text))
     return code

@@ -115,7 +115,6 @@ def store_url(named: str | None) -> str:
 
 
 def store_option(named: str | None) -> str:
-    """The option that named the store, for a message about it."""
     if named is not None:
         return "--store"
     return STORE_VARIABLE if os.environ.get(STORE_VARIABLE) else f"the default store, {DEFAULT_STORE}"
@@ -264,8 +263,6 @@ def _rate(text: str) -> RateArgument | bool:
 
 
 def checked(check: Callable[[str], T]) -> Callable[[str], T]:
-    """The type of an option whose text a function checks; the function's `ValueError` is the message."""
-
     def read(text: str) -> T:
         try:
             return check(text)

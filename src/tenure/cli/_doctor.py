@@ -29,8 +29,6 @@ _CLOCKS_APART = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check: facts in their order, and problems, a line each."""
-
     url: str
     facts: dict[str, str]
     problems: tuple[str, ...]

@@ -43,7 +43,7 @@ def frame(
     trouble: str = "",
     colour: bool = True,
 ) -> list[str]:
-    """At most `lines` lines of at most `columns` columns, not counting colours. `trouble` is a problem of the store."""
+    """At most `lines` lines of at most `columns` columns, not counting colours."""
     tasks = sum(counts.leased for counts in view.queues.values())
     figures = f"  round trip {spoken(view.ping)}  {tasks:,} tasks leased, {len(view.processes):,} processes"
     end = f": {trouble}" if trouble else figures
@@ -85,7 +85,6 @@ def _rooms(wanted: Sequence[int], lines: int) -> list[int]:
 
 
 def _columns(section: _Section, room: int, columns: int, *, colour: bool) -> Iterator[str]:
-    """The header, and as many rows as there is room for, with the columns that fit."""
     hidden = 1 + len(section.rows) - room
     rows = [section.header, *(section.rows if hidden <= 0 else section.rows[: max(0, room - 2)])]
     cells = [[printable(text) for text in row] for row in rows]

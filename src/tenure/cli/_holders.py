@@ -62,7 +62,6 @@ def holders(words: Sequence[str]) -> int:
 
 
 async def _seen(kind: str | None, name: str | None, store: Store) -> tuple[dict[str, Any], list[str], int]:
-    """The holders of a kind, or of all, as a document and as tables; the exit code."""
     handle = handle_of(store)
     document: dict[str, Any] = {}
     tables: list[str] = []
@@ -169,7 +168,6 @@ def _holder(key: SeenKey, holder: e.Holder) -> dict[str, Any]:
 
 
 def in_words(deadlock: Deadlock, name: Callable[[str], str] = str) -> str:
-    """A deadlock in words, a line for each waiter; processes are named by `name`."""
     lines = [f"{'deadlock' if deadlock.certain else 'possible deadlock'}, for {spoken(deadlock.seconds)}:"]
     for w in deadlock.waits:
         waiter = f"{name(w.process)} task {w.task}" if w.task and deadlock.certain else name(w.process)

@@ -13,8 +13,6 @@ from tenure.serving import ending_signals, is_hangup
 
 
 class Stop:
-    """The state of a stop: requested (`asked`), and the work that ends then."""
-
     def __init__(self, everything: CancelScope, say: Callable[[str], object]) -> None:
         self.asked = False
         self._everything = everything

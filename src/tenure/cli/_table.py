@@ -42,7 +42,6 @@ def table(
 
 
 def columns_of_terminal() -> int | None:
-    """The largest width of lines: None if they go to no terminal, but to a file or another program."""
     return get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -80,13 +79,11 @@ def _begin(text: str, room: int) -> str:
 
 
 def padded(text: str, room: int, *, right: bool = False) -> str:
-    """A text with spaces behind it, or before it, to fill that many columns."""
     spaces = " " * (room - width(text))
     return spaces + text if right else text + spaces
 
 
 def one_line(value: Any) -> str:
-    """A value on one line: a text as it is, anything else as JSON."""
     return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 

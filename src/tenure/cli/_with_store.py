@@ -76,7 +76,7 @@ def parser(prog: str, description: str, *, as_json: bool = True) -> Parser:
 def with_store(
     args: argparse.Namespace, task: Callable[[Store], Awaitable[T]], *, may_make: bool = False
 ) -> T:
-    """Open the store that the options name, and carry out the task. Raises `UsageError`, `TenureError`.
+    """Open the store that the options name, and carry out the task.
 
     A file that is not there is refused, unless the task `may_make` it.
     """

@@ -69,7 +69,6 @@ def is_closing(error: BaseException) -> bool:
 
 
 def _is_cancelled() -> bool:
-    """True if the current task is cancelled, by a scope or by asyncio's `task.cancel()`."""
     cancelling = getattr(this_task(), "cancelling", None)
     return (cancelling is not None and cancelling() > 0) or anyio.current_effective_deadline() == -inf
 
@@ -103,7 +102,6 @@ def _code_of(handler: object) -> CodeType | None:
 
 
 def _is_raised(error: BaseException) -> bool:
-    """True if the innermost frame of the traceback stands at a `raise` statement."""
     trace = _innermost(error)
     if trace is None:
         return True

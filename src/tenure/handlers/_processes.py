@@ -96,7 +96,6 @@ class HandlerProcess:
         return await self._exchange(request)
 
     async def _exchange(self, *requests: bytes, who: str = "its process") -> Any:
-        """Send requests, and return the value of the reply, or raise its error."""
         try:
             kind, value = pickle.loads(await self._reply(requests))  # noqa: S301 from a child of this process
         except (anyio.EndOfStream, anyio.BrokenResourceError, OSError) as problem:

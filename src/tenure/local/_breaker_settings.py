@@ -48,7 +48,6 @@ class Settings:
 
     @property
     def timed(self) -> bool:
-        """True if the times of calls matter while the breaker is closed."""
         return self.slow_call_seconds < inf or self.window_seconds is not None
 
     @property
@@ -59,7 +58,6 @@ class Settings:
         return min(self.min_calls, self.window) if self.window_seconds is None else self.min_calls
 
     def reached(self, calls: int, failures: int, slow: int) -> bool:
-        """Return whether one of the rates is reached by this many of `calls`."""
         # divided, not multiplied: 55 / 100 is 0.55, and 0.55 * 100 is more than 55
         return failures / calls >= self.failure_rate or slow / calls >= self.slow_call_rate
 

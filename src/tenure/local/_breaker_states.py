@@ -95,7 +95,6 @@ class States:
 
     @property
     def enough_calls(self) -> int:
-        """The number of calls that the window needs before the rates mean anything."""
         if self.state == "open":
             return 1  # they have been judged; probes are before all of them have ended
         return self.settings.probes if self.state == "half_open" else self.settings.enough_calls

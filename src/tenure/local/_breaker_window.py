@@ -35,7 +35,6 @@ class CountWindow:
         self.calls = self.failures = self.slow = 0
 
     def add(self, mark: int, now: float) -> None:  # noqa: ARG002 - the other window needs the time
-        """Add a call, and forget the oldest if the window is full."""
         place = self._next
         old = self._ring[place]
         if mark != old:

@@ -2,8 +2,7 @@
 
 The timing is as in lodash's `debounce` (wait, maxWait, leading), for all puts together: each put starts the
 window anew, and a batch goes out when the window has passed without one, when `max_wait` has passed since its
-first put, or when it has `max_items` keys. The decisions are plain and synchronous (`put`, `_next`); one job
-sleeps and flushes.
+first put, or when it has `max_items` keys.
 """
 
 from __future__ import annotations

@@ -91,7 +91,6 @@ class Lending(Slots[T]):
         return None
 
     def _is_due(self, entry: PoolEntry[T]) -> bool:
-        """True if an entry that was just taken has to be checked."""
         return entry.users == 1 and entry.lent_at - entry.since >= self._check_after
 
     async def _obtain(self, loan: Wish, entry: PoolEntry[T] | None, timeout: float) -> PoolEntry[T]:
@@ -266,7 +265,6 @@ class Lending(Slots[T]):
             self._come_back(entry)
 
     def _come_back(self, entry: PoolEntry[T]) -> None:
-        """Take back a resource that was used without a fault and needs no reset."""
         entry.since = entry.idle_from = time = now()
         self._give_back(entry, time)
 

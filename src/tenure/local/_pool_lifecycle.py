@@ -33,8 +33,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """The state of a pool at one moment. Each slot in use is in one of the states idle, lent, creating, closing."""
-
     size: int
     """The number of slots in use."""
     idle: int
@@ -62,8 +60,6 @@ class Figures:
 
 
 class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin, Lending[T]):
-    """A pool that is opened once, and the jobs that run while it is open."""
-
     _reaper: BackgroundTask | None = None
 
     @staticmethod

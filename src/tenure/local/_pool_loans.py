@@ -53,8 +53,6 @@ class Wish:
 
 
 class Borrower:
-    """The task that took a resource, recorded when it is taken; its text is made on demand."""
-
     __slots__ = ("_calls", "_fields", "_reported", "_task", "since")
 
     def __init__(self, fields: Mapping[str, object]) -> None:

@@ -141,7 +141,6 @@ class Slots(Generic[T]):
         return subpool
 
     def _look_at(self, subpool: SubPool[T]) -> None:
-        """Let a subpool, of which something has changed, ask for a slot, or forget it."""
         if subpool.creator is None and self._wants(subpool):
             self._slot_queue.want(subpool)
         else:

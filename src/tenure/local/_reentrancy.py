@@ -26,7 +26,6 @@ _innermost: ContextVar[Reentrancy | None] = ContextVar("tenure.local.reentrancy"
 
 
 def is_reentrant(subject: object) -> bool:
-    """Return whether the caller runs inside of something that runs on behalf of `subject`."""
     within = _innermost.get()
     while within is not None:
         if within.subject is subject and not within.over:

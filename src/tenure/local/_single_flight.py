@@ -70,7 +70,6 @@ class _Flight:
         return f"<SingleFlight: the call for {self.key!r}>"
 
     def land(self, outcome: Outcome[Any] | None) -> None:
-        """Hand the outcome to all waiting tasks; None means that the call was cancelled."""
         if outcome is None:
             self.line.fail_all(lambda: BrokenResourceError(f"the call for {self.key!r} was cancelled"))
             return

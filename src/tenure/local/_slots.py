@@ -51,7 +51,6 @@ class Slots:
         return len(self._line)
 
     def fits(self, n: int = 1) -> bool:
-        """Return whether `n` slots could be taken at once: they are free and no task waits for slots."""
         return self._in_use + n <= self._limit and not self._line
 
     def take_nowait(self, n: int = 1) -> None:

@@ -50,8 +50,6 @@ class PoolEntry(Generic[T]):
 
 @dataclass(slots=True, eq=False)
 class SubPool(Generic[T]):
-    """The resources and waiters of one key; the pool forgets the subpool when it is empty."""
-
     key: object
     fields: Mapping[str, object]
     """The fields that name the key in events."""

@@ -322,7 +322,6 @@ class Threads:
 
 
 def _running(call: _LimitedCall | None) -> _LimitedCall | None:
-    """The innermost of a call and those around it that has not ended."""
     while call is not None and call.ended:
         call = call.outer
     return call

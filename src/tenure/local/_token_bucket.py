@@ -218,7 +218,6 @@ class TokenBucket(AsyncBlock):
         """Do nothing: a token is not given back. No checkpoint."""
 
     def _take(self, n: Any, time: float) -> bool:
-        """Take the tokens, if they are there and no task waits for them."""
         if self._keeper is not None and self._is_kept(time):
             return False
         return self._level.take(n, time, time <= self._late_until)
@@ -232,7 +231,6 @@ class TokenBucket(AsyncBlock):
     # waiting
 
     def _due_at(self, n: Any) -> float:
-        """The time at which a task that joins the line now may have `n` tokens."""
         time = steady()
         return max(self._level.due_behind(n, self._ahead(), time, time <= self._late_until), self._held_until)
 
@@ -260,7 +258,6 @@ class TokenBucket(AsyncBlock):
         return max(self._level.due(n), self._no_sooner, self._held_until)
 
     def _let_in(self, time: float) -> None:
-        """Grant all that is due, and make the first request that is not due the timekeeper."""
         line = self._line
         while self._keeper is None and (waiter := line.head()) is not None:
             request = waiter.want

@@ -68,6 +68,5 @@ class OpenTelemetryObserver:
 
 
 def _in_units(name: str) -> tuple[str, str]:
-    """The name as OpenTelemetry has it, without its unit, and the unit."""
     bare = name.removesuffix("_seconds")
     return bare.replace("_", ".", 1), "s" if bare != name else "1"

@@ -70,7 +70,6 @@ class Report:
     minutes: Sequence[Minute] = ()
 
     def to_data(self) -> dict[str, Any]:
-        """As plain data."""
         sketches = {name: self.tally.sketches[name].to_data() for name in Latencies.__dataclass_fields__}
         figures = {name: getattr(self, name) for name in ("workers", "busy", "throughput", "minutes")}
         return {**figures, "sketches": sketches}

@@ -71,7 +71,6 @@ class Parts:
 
     @property
     def scarce(self) -> bool:
-        """True if a task may wait for a part before the user's managers are entered."""
         return any((self.places, self.limit, self.claims, self.make_pool))
 
 
@@ -132,7 +131,6 @@ class KindWorker(Worker):
 
     @property
     def busy(self) -> int:
-        """The number of tasks with a place and a permit, which enter the other managers or run."""
         return self.meter.levels["workers"]
 
     async def run(self) -> None:
@@ -152,7 +150,6 @@ class KindWorker(Worker):
         return None
 
     def _room(self) -> int:
-        """The number of runners that may take tasks at once at present."""
         in_hand, parts, breaker = len(self._tries), self._parts, self.breaker
         room = self.allowed - in_hand
         if parts.places is not None or parts.limit is not None:
@@ -171,14 +168,12 @@ class KindWorker(Worker):
             await self._resting.wait(self._resting.join(None))
 
     def _changed(self) -> None:
-        """Let runners ask again that rest: as many as may take a task."""
         for _ in range(self._room() - len(self._taking)):
             if (runner := self._resting.head()) is None:
                 break
             self._resting.grant(runner, None)
 
     def on_breaker(self, _: object, new: object) -> None:
-        """The breaker has changed its state: runners that rest or wait for a task ask again."""
         self.meter.report("breaker", state=new)
         self._runners.recheck()
         self._changed()

@@ -22,8 +22,6 @@ class LockUse:
 
 
 class Meter(Window):
-    """The window of one kind of task in this process, with its queue and its locks."""
-
     def __init__(self, processor: str, kind: str | None, observer: Observer) -> None:
         super().__init__()
         self.kind = kind
@@ -38,7 +36,6 @@ class Meter(Window):
         self._locks: WeakValueDictionary[str, LockUse] = WeakValueDictionary()
 
     def ran(self, at: float, queued: float, running: float) -> None:
-        """The handler of a task has ended, after `queued` seconds in the queue and `running` in the handler."""
         sketches = self.at(at).sketches
         sketches["queued"].record(queued)
         sketches["running"].record(running)
@@ -51,12 +48,10 @@ class Meter(Window):
         return ended
 
     def report(self, event: str, /, **fields: object) -> None:
-        """Count an event, which is called `processor.` and its name, and report it to the observer."""
         self.count(event)
         self._observer.notice(f"processor.{event}", **self._names, **fields)
 
     def polled(self, queue: QueueStatistics) -> None:
-        """The engine has returned the state of the queue."""
         self.depth = queue.waiting + queue.delayed
         self.suspended, self.ending = queue.suspended, queue.ending
         self._oldest = queue.oldest
@@ -68,11 +63,9 @@ class Meter(Window):
         return self._oldest if self.depth > 0 else 0.0
 
     def lock(self, name: str) -> LockUse:
-        """The use of a lock, which the tasks that wait for the lock or hold it share."""
         return self._locks.setdefault(name, LockUse())
 
     def lock_entered(self, use: LockUse, since: float) -> float:
-        """Measure the wait and the hand-over of a lock that a task has got; return the time."""
         at = self.lasted("wait", since)
         if use.left >= since:
             self.record("handover", at - use.left)

@@ -133,5 +133,4 @@ class Metrics:
 
 
 def times_of(kind: type[T], tally: Tally) -> T:
-    """The times in a tally that have the names of the fields of `kind`."""
     return kind(*(Latency.of(tally.sketches[each.name]) for each in fields(kind)))

@@ -28,7 +28,6 @@ class Minutes:
         self._next: float | None = None
 
     def taken(self, tally: Tally, now: float) -> Sequence[Minute]:
-        """The minutes that have ended since the first call; the tally covers the last minute."""
         self._next = self._next or now + _MINUTE
         while now >= self._next:
             self._next += _MINUTE

@@ -68,7 +68,6 @@ class Window:
         self.at(self._clock()).sketches[name].record(value)
 
     def change(self, name: str, by: int) -> None:
-        """Change a level by `by`."""
         now = self._clock()
         areas = self.at(now).areas  # a slice that begins before now begins with the level of before
         areas[name] += by * (self._ends - now)

@@ -9,8 +9,6 @@ While it is held, the body runs in a cancel scope of the block's own; a loss can
 synchronous and comes before the first await of leaving, so that nothing can stop it, not even a native cancellation.
 Then the scope ends, and the block waits for the acknowledgement in a shield. What leaves the block is, in this order:
 a cancellation from outside, the body's own exception, and only then what follows from the loss.
-
-Classes built on it say how to obtain something, what to hand over, how to give it back, and which error follows.
 """
 
 from __future__ import annotations
@@ -160,7 +158,6 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
         raise NotImplementedError
 
     def _abandon(self, held: L) -> None:
-        """Give the hold back for a task that has ended without leaving."""
         self._give_back(held, None)
 
     def _acknowledgement(self, held: L, error: BaseException | None) -> tuple[Parked, float] | None:

@@ -1,8 +1,4 @@
-"""The lease: the hold of a block, for exactly as long as its session can be trusted, and the block that obtains it.
-
-A lock, a semaphore, a read-write lock, an election and a resource pool differ in what they ask the engine for. How the
-block is entered and left is `_block`'s.
-"""
+"""The lease: the hold of a block, for exactly as long as its session can be trusted, and the block that obtains it."""
 
 from __future__ import annotations
 
@@ -40,7 +36,6 @@ class LeaseRequest:
         return False
 
     def ask(self, session: str, name: str) -> e.Operation[Any]:
-        """The operation that obtains it, or a place in the queue of waiters."""
         raise NotImplementedError
 
     def undo(self, name: str) -> e.Operation[Any]:

@@ -106,8 +106,6 @@ def listing_of(read_all: Callable[[], Awaitable[list[R]]], name: Callable[[R], s
 
 
 def listing(store: StoreHandle, scan: e.Scan[Any], show: Callable[[Any], R]) -> Listing[R]:
-    """The rows of an index, as `show` shows them to the user."""
-
     async def read(after: str, limit: int) -> Page[R]:
         rows = await read_pages(store, replace(scan, after=after), limit)
         return Page(list(map(show, rows.rows)), rows.next or None)

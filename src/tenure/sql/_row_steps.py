@@ -1,7 +1,6 @@
 """The requests of `get_or_create_row` to the database, in their order; the caller may block or await.
 
-Read; if it is not there, insert inside a savepoint; if the database refuses the insert, roll back to the savepoint and
-read again. `_get_or_create` says what a refusal means.
+`_get_or_create` says what a refusal means.
 """
 
 from __future__ import annotations
@@ -133,7 +132,6 @@ def _matching(
 
 
 def _numbered(values: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
-    """The placeholder of each quoted column, and the values of the placeholders."""
     numbered = {f"v{i}": value for i, value in enumerate(values.values())}
     return dict(zip(map(_name, values), (f":{place}" for place in numbered), strict=True)), numbered
 

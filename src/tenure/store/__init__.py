@@ -1,7 +1,6 @@
 """The open handle on an engine, and the guide to the house.
 
-A `Store` is this process's handle on an engine. It keeps the sessions alive, acquires and waits, releases, receives
-hints and sends. The patterns (`tenure.shared`) are written over it; the engines (`tenure.engines`) know nothing of it.
+A `Store` is this process's handle on an engine.
 
 The way of a lock
 -----------------

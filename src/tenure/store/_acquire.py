@@ -1,8 +1,7 @@
 """Acquiring: asking the engine for something under a name of our own, and waiting in its queue for the grant; and
 releasing it.
 
-One `Acquisition` is one attempt under one session and one name. It owns what it asked and what came back. The engine
-keeps the order: the task parks until news comes, whichever way that takes.
+One `Acquisition` is one attempt under one session and one name.
 
 The states, by the known facts. `reply` is the engine's last answer to our question, `queued` its last answer that said
 to wait, `news` what ends the wait:
@@ -51,8 +50,6 @@ from ._timers import Timers
 
 
 class AcquireRequest(Protocol):
-    """A request to an engine, under a session and a name, and the operation that undoes it."""
-
     @property
     def key(self) -> str:
         """The engine's key of the wanted object."""
@@ -69,16 +66,12 @@ class AcquireRequest(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Grant:
-    """The answer that ended a wait, with the session and the name under which it was granted."""
-
     session: Session
     name: str
     answer: Any
 
 
 class Acquisitions:
-    """The holds and waits of this process, by the names under which it asked."""
-
     def __init__(self, dispatchers: Dispatchers, sessions: Sessions, timers: Timers) -> None:
         self.by_name: dict[str, Acquisition] = {}
         self.reasker: Reasker = Reasker(timers)
@@ -353,7 +346,6 @@ class PendingRelease:
         self.wake()
 
     def wake(self) -> None:
-        """Wake all that wait for the acknowledgement, be it there or not."""
         for parked in self._parked:
             wake(parked)
 

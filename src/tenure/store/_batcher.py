@@ -71,7 +71,6 @@ class Batcher:
         self._due = False
 
     def schedule(self) -> None:
-        """Send the gathered requests at the end of the loop's turn, or after the answer to the last operation."""
         if not (self.busy or self._due):
             self._dispatcher.call_soon(self._flush)
             self._due = True
@@ -93,7 +92,6 @@ class Batcher:
         return self._dispatcher.patience
 
     def no_answer(self, outcome: str) -> StoreUnavailable:
-        """The error that no answer has come, with the outcome."""
         return self._dispatcher.no_answer(outcome)
 
     def _flush(self) -> None:

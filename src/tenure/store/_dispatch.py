@@ -296,7 +296,6 @@ class Dispatcher:
             await self._settling.wait(self._settling.join(None))
 
     def close(self, why: str) -> None:
-        """Send nothing any more: every call that is not yet answered gets `StoreClosed`."""
         if self._closed is not None:
             return
         self._closed = why
@@ -437,11 +436,9 @@ class Dispatchers:
         return sum(dispatcher.pending for dispatcher in self.all)
 
     def of(self, name: str) -> Dispatcher:
-        """The dispatcher for an object or a session of that name; without a name, for operations on all."""
         return self._only or self.all[self._shard(name) if name else -1]
 
     def trouble(self, key: str) -> str | None:
-        """The reason why the part of the engine that has this object cannot be used, as far as anybody has noticed."""
         return self.availability.trouble if self._only or self.of(key).is_down else None
 
     def be_patient(self) -> None:
@@ -454,7 +451,6 @@ class Dispatchers:
             await dispatcher.settled()
 
     def close(self, why: str) -> None:
-        """Send nothing any more: every call that is not yet answered gets `StoreClosed`."""
         for dispatcher in self.all:
             dispatcher.close(why)
 

@@ -179,7 +179,6 @@ class StoreHandle:
             self.settle_timeouts.close()
 
     def on_hint(self, hint: e.Hint) -> None:
-        """Pass a hint to the object of this process that waits for it."""
         listener = self._listeners.get(hint.key)
         if hint.news is e.Notice.MISSED:
             self.availability.check()

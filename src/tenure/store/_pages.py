@@ -44,7 +44,6 @@ async def read_counts(
 
 
 async def names(store: StoreHandle, kind: str, limit: int = 1_000_000) -> list[str]:
-    """The names of what there is of a kind in the store's namespace, in order."""
     prefix = "" if kind == "sessions" else f"{store.namespace}:"
     collected: dict[str, None] = {}
     after = ""

@@ -128,7 +128,6 @@ class Session:
         return f"<Session {self.id} ttl={self.ttl:g} held={len(self.held)} lost={self.lost}>"
 
     def new_name(self) -> str:
-        """A name that was never used before, for a holder or a producer."""
         return f"{self.id}.{next(self._numbers)}"
 
     @property
@@ -161,7 +160,6 @@ class Session:
         return get_ident() == self._thread and now() >= self.deadline
 
     def add(self, held: Held) -> None:
-        """Add a hold, or a wait for one, to this session."""
         self.held[held] = None
 
     def drop(self, held: Held) -> None:

@@ -229,7 +229,6 @@ class Watchdog:
             await anyio.sleep(max(0.0, min(sent + period, until) - boot_time()))
 
     async def _give_up(self, engine: e.Engine, sessions: list[Session]) -> None:
-        """End the sessions: the task that blocks fails on record, and all other holds go back."""
         frame = self._frame()
         frames = list(_walk(frame))
         file, line = _place(frame)[:2]

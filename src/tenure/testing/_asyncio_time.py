@@ -133,7 +133,6 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
         await super().shutdown_default_executor()
 
     def timers(self, until: float) -> list[float]:
-        """The times, up to `until`, for which timers are set; sorted, and none of them twice."""
         scheduled: list[asyncio.TimerHandle] = getattr(self, "_scheduled")  # noqa: B009
         return sorted(
             {timer.when() for timer in scheduled if timer.when() <= until and not timer.cancelled()}

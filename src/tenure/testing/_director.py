@@ -1,7 +1,7 @@
 """The director of a run, which decides all that the loop leaves open; this director decides as the loop would.
 
-The loops of virtual time ask a director: in which order do the tasks that are ready take their step, how far does the
-clock jump, and does anything else happen between two steps. Directors that explore are in `_chance` and `_everywhere`.
+The loops of virtual time ask a director: in which order do the tasks that are ready take their step, how far
+does the clock jump, and does anything else happen between two steps.
 """
 
 from __future__ import annotations

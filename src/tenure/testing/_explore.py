@@ -243,7 +243,6 @@ def _text(director: ChanceDirector) -> str:
 
 
 def _checked(seeds: int | Iterable[int] | None, seconds: float | None) -> Callable[[], Iterable[int]]:
-    """The seeds to try on a loop, each time from the first on."""
     if seconds is not None and not seconds > 0:
         raise ValueError(f"seconds: more than zero, not {seconds!r}")
     if seeds is None and seconds is not None:

@@ -165,7 +165,6 @@ def _first(rules: Mapping[str, _Rule]) -> list[_MachineCall]:
 
 
 def _calls(name: str, mark: _Rule) -> list[_MachineCall]:
-    """The calls of a rule with each combination of its arguments, the simplest first."""
     return [
         _MachineCall(name, mark, dict(zip(mark.arguments, values, strict=True)))
         for values in product(*mark.arguments.values())
@@ -178,6 +177,5 @@ def _check(invariants: Sequence[Callable[[], None]]) -> None:
 
 
 def _marked(cls: type[Machine]) -> dict[str, Any]:
-    """The marked methods, those of a base class first, in the order in which they are written."""
     names = dict.fromkeys(name for base in reversed(cls.__mro__) for name in vars(base))
     return {name: mark for name in names if (mark := getattr(getattr(cls, name), _MARK, None)) is not None}

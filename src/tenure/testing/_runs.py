@@ -160,7 +160,6 @@ def _from_scenario(error: BaseException) -> BaseException:
 
 
 async def _watched(scenario: Callable[[], Awaitable[object]], director: Director) -> None:
-    """Run the scenario, and fail for what it leaves behind or kept to itself."""
     unhandled: list[dict[str, Any]] = []
     own_task = _asyncio_task()
     if own_task is not None:

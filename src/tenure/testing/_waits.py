@@ -150,7 +150,6 @@ class _Tasks:
         return Wait(name, f"{self._label(thing)} held by {holder}", on)
 
     def _named(self, holders: Iterable[Any]) -> tuple[str, tuple[str, ...]]:
-        """The holders in words, and the names of those that are among the tasks of the report."""
         on: set[str] = set()
         gone: set[str] = set()
         others = 0

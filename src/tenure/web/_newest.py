@@ -50,7 +50,6 @@ class Newest:
         return records
 
     async def _end(self, limit: int) -> int:
-        """A rank above the ranks of all tasks, by at most about `limit`."""
         counts = await read_counts(self._store, self._key)
         # a task that was requeued has had more ranks than endings are counted
         low, step = counts.done + counts.dead + counts.cancelled + counts.expired + counts.discarded, limit

@@ -46,7 +46,6 @@ def page(*, actions: bool) -> tuple[bytes, str]:
 
 
 def _address(name: str) -> str:
-    """The address of a page of the documentation; of no page if it is not known."""
     address = doc_page(name)
     return address if address.startswith("https:") else "#"
 

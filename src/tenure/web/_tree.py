@@ -68,7 +68,6 @@ async def waits_for(store: StoreHandle, child: ChildRecord | None) -> list[SeenC
 
 
 def flat(children: Iterable[SeenChild], depth: int = 1) -> Iterator[tuple[int, SeenChild]]:
-    """Each child of a tree with its depth, and behind it those below it."""
     for child in children:
         yield depth, child
         yield from flat(child.below, depth + 1)

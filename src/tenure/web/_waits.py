@@ -56,7 +56,6 @@ class Deadlock:
 
     @property
     def seconds(self) -> float:
-        """The seconds for which the deadlock has lasted."""
         return min(wait.seconds for wait in self.waits)
 
 
@@ -77,7 +76,6 @@ def deadlocks(keys: Iterable[Key]) -> list[Deadlock]:
 
 
 def task_of(holder: e.Holder) -> str:
-    """The task in a holder's name, "" if there is none."""
     return holder.holder.rpartition("@")[2] if "@" in holder.holder else ""
 
 
@@ -120,7 +118,6 @@ def _certain(keys: Sequence[Key]) -> list[Deadlock]:
 
 
 def _stuck(keys: Sequence[Key]) -> set[_Agent]:
-    """The agents that no order of giving back and granting lets go on."""
     open_waits = {(key.name, waiter.holder): _agent(waiter) for key in keys for waiter in key.waiting}
     waits = Counter(open_waits.values())
     got: dict[_Agent, dict[str, int]] = {}  # granted to agents that still wait for something else

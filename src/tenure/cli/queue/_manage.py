@@ -29,7 +29,7 @@ _SHOWN_IDS = 20
 
 
 def requeue(words: Sequence[str]) -> int:
-    """Run `tenure queue requeue`; return 1 if no named task was requeued. Raises `UsageError`, `TenureError`."""
+    """Run `tenure queue requeue`; return 1 if no named task was requeued."""
     p = of_one("queue requeue", "Dead letters become ready again; their attempts start anew.")
     p.add_argument("ids", metavar="ID", nargs="*", type=task_id, help="of dead tasks")
     _add_yes(p)
@@ -53,7 +53,7 @@ def requeue(words: Sequence[str]) -> int:
 
 
 def cancel(words: Sequence[str]) -> int:
-    """Run `tenure queue cancel`; return 1 if none was cancelled. Raises `UsageError`, `TenureError`."""
+    """Run `tenure queue cancel`; return 1 if none was cancelled."""
     p = of_one(
         "queue cancel", "Cancel tasks: at once if they wait; those that run have their block cancelled."
     )
@@ -77,7 +77,6 @@ def cancel(words: Sequence[str]) -> int:
 def changed_each(
     args: argparse.Namespace, change: Callable[[WorkQueue, int], Awaitable[bool]], word: str, otherwise: str
 ) -> int:
-    """Change each of the tasks that are named, and say which were changed; return 1 if none was."""
     ids = list(dict.fromkeys(args.ids))
     if len(ids) > _MOST_IDS:
         raise UsageError(f"at most {_MOST_IDS:,} ids at a time")
@@ -100,7 +99,7 @@ def _listed(ids: Sequence[int]) -> str:
 
 
 def purge(words: Sequence[str]) -> int:
-    """Run `tenure queue purge`; return 1 if it was not confirmed. Raises `UsageError`, `TenureError`."""
+    """Run `tenure queue purge`; return 1 if it was not confirmed."""
     p = of_one("queue purge", "Delete waiting, delayed or dead tasks, or forget ended ones.")
     p.add_argument("states", metavar="STATE", nargs="+", choices=_PURGEABLE, help=", ".join(_PURGEABLE))
     _add_yes(p)
@@ -200,5 +199,4 @@ def set_paused(paused: bool, words: Sequence[str]) -> int:
 
 
 def _say(args: argparse.Namespace, document: dict[str, Any], what: str) -> int:
-    """Print what was done to the queue, and return the exit code of success."""
     return say(args, {"name": args.name, **document}, f"{args.name}: {what}")

@@ -21,7 +21,7 @@ from ._manage import changed_each
 
 
 def show_task(args: argparse.Namespace) -> int:
-    """Print the record of one task; return 1 if it is not known. Raises `UsageError`, `TenureError`."""
+    """Print the record of one task; return 1 if it is not known."""
     found = with_queue(args, partial(_get, args))
     if found is None:
         text = f"{args.name}: no such task, or its record has been forgotten"
@@ -55,7 +55,6 @@ def show_task(args: argparse.Namespace) -> int:
 async def _get(
     args: argparse.Namespace, queue: WorkQueue
 ) -> tuple[TaskRecord, list[SeenChild], list[SeenChild], bool] | None:
-    """The record of a task, for which children it waits, the tree below it, and whether that is only a part."""
     record = await (queue.get(args.id) if args.key is None else queue.get(key=args.key))
     if record is None:
         return None
@@ -105,7 +104,7 @@ def _of_child(child: SeenChild) -> str:
 
 
 def reschedule(words: Sequence[str]) -> int:
-    """Run `tenure queue reschedule`; return 1 if no task was rescheduled. Raises `UsageError`, `TenureError`."""
+    """Run `tenure queue reschedule`; return 1 if no task was rescheduled."""
     p = of_one("queue reschedule", "Make tasks that wait or are delayed ready now, or after a delay.")
     p.add_argument("ids", metavar="ID", nargs="+", type=task_id, help="of tasks that wait or are delayed")
     p.add_argument(

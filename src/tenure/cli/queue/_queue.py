@@ -121,7 +121,6 @@ def _next_start(s: QueueStatistics) -> str:
 
 
 def _pace(s: QueueStatistics) -> str:
-    """The rates of a queue, and when its next task may start."""
     parts = [_per_second(s.rate)] if s.rate else []
     if s.group_rate:
         parts.append(f"{_per_second(s.group_rate)} of each group")

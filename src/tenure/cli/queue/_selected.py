@@ -22,7 +22,6 @@ _WHERE: dict[str, Callable[[str], Any]] = {"older_than": seconds, "key_prefix": 
 
 
 def add_selection(p: argparse.ArgumentParser, *, changes: bool) -> None:
-    """Add the options of a selection; if it `changes` the tasks, also the limit and the trial."""
     options = p.add_argument_group("select (each option narrows the choice)")
     options.add_argument(
         "--group", metavar="GROUP", type=group, help="the tasks of this group; '' for those without a group"
@@ -53,14 +52,13 @@ def selection_of(args: argparse.Namespace) -> Selection:
 
 
 def is_selected(args: argparse.Namespace) -> bool:
-    """True if an option of a selection is given, or the limit or the trial."""
     return selection_of(args) != Selection() or args.limit is not None or args.dry_run
 
 
 def change_selected(
     args: argparse.Namespace, change: Callable[[WorkQueue, dict[str, Any]], Awaitable[int]], word: str
 ) -> int:
-    """Change the tasks that the options select, and say how many. Raises `UsageError`, `TenureError`."""
+    """Change the tasks that the options select, and say how many."""
     options: dict[str, Any] = {"where": selection_of(args), "limit": args.limit, "dry_run": args.dry_run}
     number = with_queue(args, lambda queue: change(queue, options))
     document = {"name": args.name, word: number, "dry_run": args.dry_run}

@@ -74,7 +74,6 @@ def set_settings(words: Sequence[str]) -> int:
 
 
 def document(settings: QueueSettings) -> dict[str, Any]:
-    """The settings as JSON: of each the value, when it was set, and by which process."""
     return {
         name: {
             "value": {"rate": value.rate, "per": value.per} if isinstance(value, Limit) else value,
@@ -86,7 +85,6 @@ def document(settings: QueueSettings) -> dict[str, Any]:
 
 
 def shown(settings: QueueSettings) -> str:
-    """The settings as a table: all of them, with who has set each and when."""
     time = datetime.now(UTC)
     rows = [
         (

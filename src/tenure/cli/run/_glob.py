@@ -35,7 +35,6 @@ class Glob:
     def names(
         self, after: str | None = None, on_error: Callable[[OSError], None] = lambda _: None
     ) -> Iterator[str]:
-        """The matching names, all or those after one of them; directories that cannot be read are reported."""
         start = None if after is None else after.removeprefix(self._root).split("/")
         return self._walk(self._root, self._closure({0}), start, on_error)
 

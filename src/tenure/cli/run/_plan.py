@@ -20,7 +20,6 @@ Plan = dict[str, Any]
 
 
 def make_plan(options: Options) -> Plan:
-    """The plan that the options ask for, as far as they affect the results."""
     plan: Plan = {"handler": options.handler}
     if options.globs:
         plan["from"] = list(options.globs)

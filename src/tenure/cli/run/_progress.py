@@ -139,7 +139,6 @@ class Screen:
         self.above(self._stream, f"{printable(text)}\n")
 
     def draw(self, text: str) -> None:
-        """Draw the bar over the last bar; an empty bar takes it away."""
         with self._lock:
             if text or self._bar:
                 self._bar = text[: get_terminal_size().columns - 1]
@@ -183,7 +182,6 @@ class _Above:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write the text, all but a last line without an end while there is a bar."""
         with self._lock:
             lines, end, self._partial = (self._partial + text).rpartition("\n")
             if lines or end:
@@ -206,7 +204,6 @@ class _Above:
 
 @contextmanager
 def prints_above(screen: Screen) -> Generator[None]:
-    """A stretch in which text printed to the terminal does not mix with the bar."""
     before = sys.stdout, sys.stderr
     changed = [
         _Above(stream, screen) if screen.is_terminal and stream.isatty() else stream for stream in before

@@ -55,7 +55,6 @@ class Record:
         return Lock(self._store, f"run:{self.name}")
 
     async def read(self) -> RunEntry | None:
-        """The entry; None if the run was never begun."""
         value: dict[str, Any] | None = (await self._first.cursors()).get(_CURSOR)
         return None if value is None else RunEntry(**value)
 

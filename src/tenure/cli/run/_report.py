@@ -38,7 +38,6 @@ class Outcome:
 
 
 def table(outcome: Outcome) -> str:
-    """The run in figures; seconds and rate cover all its commands, as far as they lived to store them."""
     s, tally = outcome.statistics, outcome.tally
     rows = [
         ("run", f"{outcome.name}, {'finished' if outcome.finished else 'unfinished'}"),
@@ -62,7 +61,6 @@ def table(outcome: Outcome) -> str:
 
 
 def dead_letters(outcome: Outcome) -> list[str]:
-    """The first dead letters, a line each, with the errors that were not logged."""
     lines: list[str] = []
     for record in outcome.dead:
         logged = record.id in outcome.logged

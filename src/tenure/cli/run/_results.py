@@ -36,7 +36,6 @@ class Results:
         self._page = _PAGE
 
     async def check(self, queue: WorkQueue) -> None:
-        """Raise `UsageError` if the file holds something that is not of this run."""
         if await self._recorded(queue) is None and self._size():
             raise UsageError(
                 f"--results {self.path} exists and is not of this run; move it away, name another file, or use --fresh"
@@ -49,7 +48,6 @@ class Results:
             await self._note(queue)
 
     async def is_complete(self, queue: WorkQueue) -> bool:
-        """True if the result of every ended task stands in the file."""
         offset, self._rank, self._task = await self._recorded(queue) or (-1, 0, 0)
         return offset == self._size() and (await self._ended(queue, 1))[0] == []
 
@@ -131,7 +129,6 @@ class Results:
 
 
 def line_of(record: TaskRecord) -> bytes:
-    """The line of one input; `attempts` are tries that came to an end."""
     done = record.state in ("done", "discarded")
     fields = {
         "input": _value(record, "payload"),

@@ -144,7 +144,6 @@ class _Job:
             raise UsageError(f"{self._options.store_option}: {problem}") from problem
 
     async def _begin(self, record: Record) -> int:
-        """Find or make the run, and check that it can go on; returns its generation."""
         fresh = self._options.fresh
         entry = await record.read()
         await self._bury_the_dead(record.queue(1 if entry is None else entry.generation))
@@ -159,7 +158,6 @@ class _Job:
         return entry.generation
 
     async def _bury_the_dead(self, queue: WorkQueue) -> None:
-        """Free at once whatever belonged to commands that died on this machine."""
         cursors = await queue.cursors()
         for name in departed(cursors, PREFIX):
             process = name.removeprefix(PREFIX)

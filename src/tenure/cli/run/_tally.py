@@ -48,7 +48,6 @@ class RunTotals:
 
 
 def total(cursors: Mapping[str, Any], *, without: str = "") -> RunTotals:
-    """The tallies of all processes among the cursors of a run, but for one."""
     sum_ = RunTotals()
     for name, value in cursors.items():
         if name.startswith(PREFIX) and name != PREFIX + without:

@@ -44,7 +44,6 @@ def report(problem: BaseException, module: str, *, text: bool, ours: bool) -> No
 
 
 def _users(trace: TracebackType | None, package: str) -> TracebackType | None:
-    """The frames of a traceback that are of this package, or of no library."""
     if trace is None:
         return None
     rest = _users(trace.tb_next, package)

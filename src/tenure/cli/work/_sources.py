@@ -18,7 +18,6 @@ class ReloadWatcher:
         self._next = monotonic() + _EVERY
 
     def changed(self) -> bool:
-        """True if a file has changed, come or gone since the last call."""
         if monotonic() < self._next:
             return False
         before, self._seen = self._seen, self._look()

@@ -47,8 +47,6 @@ _RARE_ENDS = ("discarded", "cancelled", "expired", "postponed", "suspended", "lo
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of one process; `parent` is the process that has started it."""
-
     handler: str
     queue: str | None
     store: str

@@ -101,7 +101,6 @@ class MemoryEngine(e.Engine):
             del self._listeners[process]
 
     def _clear_up(self) -> bool:
-        """Do what time has made due; False if the cap was reached before all was done."""
         state = self._state
         due = state.next_due <= state.now
         state.replies_due.check(state.now, e.A_FEW)

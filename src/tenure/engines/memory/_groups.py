@@ -51,7 +51,6 @@ class MemoryGroupRows:
             self.ready.pop(name, None)
 
     def order_of(self, name: str) -> ReadyTasks:
-        """The order of the waiting tasks of a group."""
         ready = self.ready.get(name)
         if ready is None:
             ready = self.ready[name] = ReadyTasks(name, self._is_ready)
@@ -87,7 +86,6 @@ class MemoryGroupRows:
         return [name for name in self._groups if name]
 
     def end(self, _tasks: Sequence[int]) -> int:
-        """None: groups are removed one by one."""
         return 0
 
     def longest(self, after: Position, limit: int) -> list[tuple[Position, e.GroupCounts]]:
@@ -107,7 +105,6 @@ class MemoryGroupRows:
         return iter(self._groups)
 
     def _take_in(self) -> None:
-        """Enter the groups that have changed into the orders in which they stand now."""
         count = len(self._groups)
         for name in self._changed:
             group = self._groups[name]
@@ -120,7 +117,6 @@ class MemoryGroupRows:
         self._changed.clear()
 
     def _until(self, order: Order, time: float, limit: int) -> list[str]:
-        """Take the first groups up to that time out of an order."""
         found: dict[str, None] = {}  # a group may have been entered twice
         while len(found) < limit and (rank := order.first()) is not None and rank[0] <= time:
             found[order.pop()[1]] = None

@@ -23,14 +23,12 @@ class Order:
         self._heap: list[Rank] = []
 
     def add(self, rank: Rank, count: int) -> None:
-        """Add a rank; `count` is how many stand."""
         if len(self._heap) > 2 * count + _SLACK:
             self._heap = self.alive()
             heapify(self._heap)
         heappush(self._heap, rank)
 
     def alive(self) -> list[Rank]:
-        """The ranks that still stand, in no order."""
         # a task that was changed and changed back is there twice
         return [*{rank for rank in self._heap if self.stands(self.group, rank)}]
 

@@ -20,8 +20,6 @@ from ._task import MemoryTask
 
 
 class MemoryQueue(rules.Queue):
-    """A queue with its tasks in their orders, and its keys and records."""
-
     __slots__ = ("_by_age", "_by_due", "group_rows", "kept", "keys", "records", "tasks")
 
     def __init__(self, name: str, state: MemoryState) -> None:
@@ -95,7 +93,6 @@ class MemoryQueue(rules.Queue):
             self._by_age.add((task.ready_at, task.id), self.waiting)
 
     def pop(self, group: str, now: float, aging: float | None) -> MemoryTask | None:
-        """The next task of a group by priority or age; the caller takes it."""
         task_id = self.group_rows.order_of(group).pop(now, aging)
         return None if task_id is None else self.tasks[task_id]
 
@@ -126,7 +123,6 @@ class MemoryQueue(rules.Queue):
     # all tasks, looked at one by one
 
     def listed(self, state: str, after: Rank, limit: int, now: float) -> list[tuple[Rank, MemoryTask]]:
-        """The first unfinished tasks in the state whose rank is above `after`, with their ranks."""
         tasks = (task for task in self.tasks.values() if self.state_of(task, now) == state)
         ranked = ((self._rank(task, state), task) for task in tasks)
         return nsmallest(limit, (pair for pair in ranked if pair[0] > after), key=itemgetter(0))
@@ -185,7 +181,6 @@ class MemoryQueues:
         self._due.check(self._state.now, e.A_FEW)
 
     def in_use(self) -> list[str]:
-        """The queues that are not forgotten: with a task that was put, or a record, or what keeps them."""
         now = self._state.now
         queues = self._queues.items()
         return [

@@ -36,7 +36,6 @@ class Ended:
         return self.expires is not None and self.expires <= now
 
     def show(self, now: float, tree: tuple[int, str, int] = (0, "", 0)) -> e.Record:
-        """The record as it is shown."""
         return e.Record(
             *(self.seq, self.id, self.state, self.payload, self.priority, self.key),
             *(self.attempts, self.deliveries, self.result, max(0.0, now - self.ended_at)),
@@ -73,7 +72,6 @@ class Records:
         self._queue.lasting -= ended.expires is None
 
     def after(self, seq: int, now: float, state: str) -> Iterator[Ended]:
-        """The records in the state ("ended": in any), in order, whose rank is above `seq`."""
         for i in range(bisect_right(self._log, seq, key=lambda record: record.seq), len(self._log)):
             record = self._log[i]
             if (
@@ -84,7 +82,6 @@ class Records:
                 yield record
 
     def count(self, state: str) -> int:
-        """The number of records in a state, counted one by one."""
         return sum(ended.state == state for ended in self._ended.values())
 
     def __len__(self) -> int:

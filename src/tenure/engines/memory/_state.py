@@ -122,7 +122,6 @@ class MemoryState:
         self.hints.append(e.Hint(process, key, name, news))
 
     def step(self) -> bool:
-        """Take one step of the budget; without one left, the operation is unfinished."""
         if self.steps_left > 0:
             self.steps_left -= 1
             return True
@@ -214,7 +213,6 @@ class MemoryState:
             self.hint(known.process, key, name, notice)
 
     def first_watch(self, session: MemorySession) -> tuple[MemorySession, Topic] | None:
-        """The topic that a session began to watch first."""
         topic = next(iter(session.watches), None)
         return None if topic is None else (session, topic)
 

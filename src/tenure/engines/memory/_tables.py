@@ -76,8 +76,6 @@ class MemoryTable:
 
 
 class _Ordered(NamedTuple):
-    """The rows in an order, by the values of the fields `of` and then of `by`; those with a value, if it has `when`."""
-
     of: Callable[[Any], Any]
     by: Callable[[Any], Any]
     when: Callable[[Any], Any] | None
@@ -113,7 +111,7 @@ _set, _delete = dict[Any, Any].__setitem__, dict[Any, Any].__delitem__
 
 
 class _Sorted(dict[Any, Any]):
-    """A dictionary in the order of its keys. A key that comes or goes moves those behind it, which memory does fast."""
+    """A dictionary in the order of its keys."""
 
     def __init__(self) -> None:
         self.keys_in_order: list[Any] = []
@@ -137,5 +135,4 @@ class _Sorted(dict[Any, Any]):
 
 
 def _values(fields: tuple[str, ...]) -> Callable[[Any], Any]:
-    """Reads these fields of a row: the value, if there is one, else a tuple."""
     return attrgetter(*fields) if fields else lambda _: ()

@@ -233,7 +233,6 @@ class MemoryTaskRows:
         )
 
     def first_of_session(self, session: MemorySession) -> tuple[str, int] | None:
-        """The task that a session took first."""
         task = next(iter(session.tasks.values()), None)
         return None if task is None else (task.queue, task.id)
 
@@ -260,7 +259,6 @@ class MemoryTaskRows:
         return None if ended is None else self.show(queue, ended)
 
     def show(self, queue: MemoryQueue, ended: Ended) -> e.Record:
-        """The record of a task that has ended, as it is shown."""
         return ended.show(self._state.now, self._tree(queue.name, ended))
 
     def listed(
@@ -298,7 +296,6 @@ class MemoryTaskRows:
         return ()
 
     def _expiring_task(self, entry: _Time) -> MemoryTask | None:
-        """The task of an entry; None for an entry that says nothing any more."""
         due, task_id, name = entry
         queue = self._queues.stored(name)
         task = queue.tasks.get(task_id) if queue else None
@@ -313,7 +310,6 @@ class MemoryTaskRows:
             self._most_expiring = 2 * len(self._expiring) + 64
 
     def delete_letters(self) -> None:
-        """Delete dead letters whose ttl has passed, in the order of their time and id."""
         now = self._state.now
         while self._letters and self._letters[0][0] <= now:
             _, task_id, name = self._letters[0]

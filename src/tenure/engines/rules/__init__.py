@@ -1,10 +1,8 @@
 """The rules of the operations, once, for the engines that are Python: plain functions over tables, without I/O.
 
-An engine supplies tables: dictionaries (`engines.memory`) or a file (`engines.sqlite`). The rules decide, and the
-tables remember. Tasks come in hundreds: `_rows.py` says what the rules need of them. The rules of a queue are in
-`_queues.py`, `_room.py` (producers that wait), `_producers.py`, `_keys.py`, `_groups.py`, `_takers.py`, `_tasks.py`,
-`_settling.py`, `_families.py`, `_cursors.py` and `_admin.py`; `_rules.py` puts all rules together. The scripts
-of the other engines follow these rules, and the conformance suite compares both.
+An engine supplies tables: dictionaries (`engines.memory`) or a file (`engines.sqlite`). Tasks come in
+hundreds: `_rows.py` says what the rules need of them. The scripts of the other engines follow these rules,
+and the conformance suite compares both.
 """
 
 from ._claims import CLAIMERS, POOLS, RESOURCES

@@ -118,7 +118,6 @@ class SqliteEngine(e.Engine):
 
     @asynccontextmanager
     async def _linked(self) -> AsyncGenerator[Link]:
-        """The link that all `serve` calls share: the first opens it, the last closes it."""
         async with self._gate:
             if self._link is None:
                 self._link = await self._open()

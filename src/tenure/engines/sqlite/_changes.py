@@ -16,8 +16,6 @@ from ._state import SqliteState, sooner
 
 
 class Changes:
-    """The changes of tasks since they were last written, the endings, and the records of tasks that have ended."""
-
     def __init__(self, state: SqliteState, queues: SqliteQueues) -> None:
         self._state = state
         self._queues = queues
@@ -96,7 +94,6 @@ class Changes:
         queue.lasting -= expires is None
 
     def delete_letters(self) -> None:
-        """Delete dead letters whose ttl has passed, as far as the step budget goes."""
         state = self._state
         rows = state.all(TASKS.delete_letters, now=state.moment, count=state.steps_left)
         state.steps_left -= len(rows)
@@ -120,7 +117,6 @@ class Changes:
 
 @cache
 def updating(names: tuple[str, ...]) -> str:
-    """The statement that changes these fields of tasks; `repeated` makes one row of parameters several."""
     new = ", ".join(f"new_{name}" for name in names)
     values = ", ".join(f":{name}" for name in names)
     changes = ", ".join(f"{'group_name' if name == 'group' else name} = new_{name}" for name in names)

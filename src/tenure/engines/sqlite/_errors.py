@@ -18,7 +18,6 @@ _ADVICE = {
 
 
 def explain(path: str, problem: Exception) -> EngineError:
-    """The error for a problem with the file, or with what was to be stored in it."""
     if isinstance(problem, EngineError):
         return problem
     code = problem.sqlite_errorcode & 0xFF if isinstance(problem, sqlite3.Error) and _has_code(problem) else 0

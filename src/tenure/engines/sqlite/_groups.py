@@ -29,8 +29,6 @@ _FIRST = [1, 1, 0, 1, 0, False, 0, 0, -inf, None, -inf]
 
 
 class SqliteGroupRows:
-    """The groups of a queue, and the row for all of them together."""
-
     def __init__(self, state: SqliteState, queue: int) -> None:
         self._state = state
         self._queue = queue
@@ -47,7 +45,6 @@ class SqliteGroupRows:
         return self._state.now
 
     def grouping(self) -> Groups:
-        """The groups of the queue, which has a row for them."""
         *row, weights = self._state.one(GROUPS.grouping, queue=self._queue)
         groups = Groups(self, *row, _weights(weights))
         self._stored = _settings_of(groups)

@@ -34,11 +34,9 @@ class Mailbox:
         self._seen: dict[str, int] = {}
 
     def add(self, process: str) -> None:
-        """From now on read the hints for a process."""
         self._seen[process] = self._run(HINTS.last)[0][0] or 0
 
     def read(self, processes: Container[str]) -> list[e.Hint]:
-        """The hints that came since, for the processes that are still served."""
         hints: list[e.Hint] = []
         for process, seen in list(self._seen.items()):
             if process not in processes:

@@ -38,7 +38,6 @@ class Inline:
         return result
 
     def start(self, function: Callable[[], T], on_end: Callable[[ThreadCall[T]], object]) -> None:
-        """Run a function, and call `on_end`."""
         job = ThreadCall(function, on_end)
         job.run()
         job.finish()

@@ -19,7 +19,6 @@ _HIGHEST = 2**63 - 1
 def listed(
     state: SqliteState, queue: SqliteQueue, name: str, after: Position, limit: int
 ) -> list[tuple[Position, e.Record | None]]:
-    """The first tasks in the state behind a place, with their places."""
     if name == "ended" or name in e.ENDED:
         return _ended(state, queue, name, after[0] if after else 0, limit)
     rows = unfinished(state, queue.id, name, after, limit)
@@ -31,7 +30,6 @@ def listed(
 
 
 def unfinished(state: SqliteState, queue: int, name: str, after: Position, limit: int) -> list[Any]:
-    """The first unfinished tasks behind a place: rows that end with the id and the place in the order."""
     run, about = state.all, {"queue": queue, "limit": limit}
     if name == "leased":
         return run(TASKS.leased_in_queue, **about, token=after[0] if after else -1)

@@ -51,7 +51,6 @@ class NewTasks:
         self._payloads.append(new.payload)
 
     def insert(self) -> None:
-        """Insert the new tasks."""
         if not self._kinds:
             return
         kinds = set(self._kinds)

@@ -27,7 +27,6 @@ def unfinished_record(
     meta: bytes,
     group: bytes,
 ) -> e.Record:
-    """An unfinished task in the state `shown`, from a row of `show`."""
     age = seconds(state.moment - ready_at)
     notes = (progress, failure, meta, decoded_name(group))
     tree = _tree(state, queue, task, kin)
@@ -54,7 +53,6 @@ def ended_record(
     meta: bytes,
     group: bytes,
 ) -> e.Record:
-    """A task that has ended, from a row of `ended_task`."""
     age = seconds(state.moment - ended_at)
     notes = (progress, failure, meta, decoded_name(group))
     about = (seq, task, shown, payload, priority, _key(key), attempts, deliveries, result, age)
@@ -62,7 +60,6 @@ def ended_record(
 
 
 def seconds_left(state: SqliteState, deadline: int | None) -> float | None:
-    """Return the seconds until a deadline; None without one."""
     return None if deadline is None else seconds(deadline - state.moment)
 
 

@@ -55,8 +55,6 @@ def sooner(moment: int, other: int | None) -> int:
 
 
 class SqliteState:
-    """The part of the file that belongs to no family, as this transaction sees it."""
-
     def __init__(self, db: sqlite3.Connection, clocks: Clocks, cap: int) -> None:
         self.db = db
         self.cap = cap
@@ -165,7 +163,6 @@ class SqliteState:
         self.hints.append(e.Hint(process, key, name, news))
 
     def step(self) -> bool:
-        """Take one step of the budget; without one left, the operation is unfinished."""
         if self.steps_left > 0:
             self.steps_left -= 1
             return True
@@ -195,7 +192,6 @@ class SqliteState:
         return self._processes[session]
 
     def first_watch(self, session: SqliteSession) -> Any:
-        """The watch that a session began first."""
         return self.one(SESSIONS.next_watch, session=session.number)
 
     def unwatch(self, thing: Any) -> None:

@@ -92,7 +92,6 @@ class SqliteTaskRows(NewTasks, Keys, Changes):
         return self._lease(queue, session, found, [turn.group for turn in turns])
 
     def _next_in(self, queue: SqliteQueue, group: str, count: int, before: int | None) -> Iterator[int]:
-        """The next tasks of a group: those that have been ready for long, and then the others by priority."""
         bounds = {"queue": queue.id, "group": encoded_name(group), "count": count}
         old: list[Any] = []
         if before is not None:

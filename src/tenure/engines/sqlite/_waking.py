@@ -37,7 +37,6 @@ class Waker:
                 self._socket.sendto(b"", _address(self._file, process))
 
     def close(self) -> None:
-        """Close the socket."""
         if self._socket is not None:
             self._socket.close()
 

@@ -36,8 +36,6 @@ _LEAST_REST = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest(LeaseRequest):
-    """A request for one resource of a pool that has all the fields of `where`."""
-
     where: e.Metadata = ()
     quarantine: float = 0.0
     fair_for: str = ""

@@ -43,8 +43,6 @@ async def break_holder(store: StoreHandle, key: str, token: int) -> bool:
 
 
 class Holdable:
-    """A lock, a semaphore or a read-write lock: it has holders and waiters."""
-
     __slots__ = ()
     _store: StoreHandle
     _key: str

@@ -52,7 +52,6 @@ class LanePlace:
         return max(0.0, self.deadline - now())
 
     def request(self) -> e.SpendRequest:
-        """The request to the engine."""
         if self.deadline == -inf:
             return e.SpendRequest(self.costs, 0.0)
         left = self.left()
@@ -87,7 +86,6 @@ class Slot:
         return [end - max(ends) + self.due for end in ends]
 
     def refund(self, amounts: Amounts) -> e.RefundRequest:
-        """The request that gives these amounts of the slot back."""
         backs = self.bookings
         if amounts != self.costs:
             parts = zip(backs, amounts, self.limits, strict=True)
@@ -150,7 +148,6 @@ class Lane:
         return delay
 
     def wanted(self) -> list[float]:
-        """The amount of each limit that the callers want beyond the slots."""
         if self._wanted is None:
             self._wanted = [0.0] * len(self.limits)
             for spot in self.line:
@@ -268,7 +265,6 @@ class Lane:
         return n, spot
 
     def _share(self, costs: Amounts, seconds: float) -> float:
-        """The share of the largest request that this amount is."""
         return max(
             [
                 cost / (limit.rate * seconds + limit.burst * self._free)
@@ -284,7 +280,6 @@ class Lane:
 
 
 def less(amounts: Amounts, costs: Amounts) -> Amounts:
-    """The rest of the amounts without the costs; empty if nothing is left."""
     if costs == amounts:
         return ()
     left = tuple([max(0.0, amount - cost) for amount, cost in zip(amounts, costs, strict=True)])

@@ -56,11 +56,9 @@ class Lanes:
         return any(lane.slots for lane in self._lanes)
 
     def asks(self, lane: Lane) -> bool:
-        """True if it is time to ask for callers of the lane."""
         return (lane.ask_at == -inf or lane.ask_at + self.held <= now()) and lane.asks
 
     def any_asks(self) -> bool:
-        """True if it is time to ask for callers of any lane."""
         return any(map(self.asks, self._lanes))
 
     def next_time(self, *, busy: bool) -> float:
@@ -74,7 +72,6 @@ class Lanes:
         return min(times)
 
     def wanted(self) -> dict[str, float]:
-        """The amount of each limit for which callers wait without a slot."""
         amounts: dict[str, float] = {}
         for lane in self._lanes:
             for limit, amount in zip(lane.limits, lane.wanted(), strict=True):
@@ -113,7 +110,6 @@ class Lanes:
             self._lanes = [lane for lane in self._lanes if lane.slots or lane.line.first is not None]
 
     def ask(self, room: int) -> list[Spot]:
-        """The callers to ask for; all want something of the same limits."""
         asked: list[Spot] = []
         for lane in list(self._lanes):
             if len(asked) < room and self.asks(lane) and (not asked or asked[0].want.limits == lane.limits):

@@ -112,7 +112,6 @@ class Spender:
         await self._turns.answered(self._spenders.holding_off, waiter, lambda: _MAY_BE_HELD_OFF)
 
     def refund(self, limits: RateLimits, request: e.RefundRequest) -> None:
-        """Give a booking back, or correct it, in one of the next batches."""
         # the latest first: only the last booking can be given back, and then the booking before it is the last
         last = max(booking.end for booking in request.bookings)
         heappush(self._backs, _Back(-last, next(self._numbers), limits, request))
@@ -158,7 +157,6 @@ class Spender:
     # time
 
     def on_time(self) -> None:
-        """Let all go that are due, and ask for the next ones."""
         self.lanes.let_go()
         self._go_on(asked=not self.lanes.any_asks())
 

@@ -55,7 +55,6 @@ class Spenders:
             self._pausing.grant(waiter, None)
 
     def correct(self, key: str, limits: RateLimits, request: e.RefundRequest) -> None:
-        """Correct a booking, in one of the next batches of its key."""
         if not self.closed:
             (self._by_key.get(key) or self._make(key)).refund(limits, request)
         else:

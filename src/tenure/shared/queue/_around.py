@@ -101,7 +101,6 @@ class Surroundings:
         timeout: float | None,
         ends: float | None,
     ) -> Any:
-        """Enter the managers from the place `len(values)` on, and call the handler within them."""
         if (number := len(values)) < len(self._around):
             async with _manager(number, self._around[number], task) as value:
                 values.append(value)

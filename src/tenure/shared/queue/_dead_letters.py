@@ -170,7 +170,6 @@ class DeadLetters:
                     more = await self._hand_over()
 
     async def _hand_over(self) -> bool:
-        """Put tasks for the next dead letters; return whether there were any."""
         queue = self._queue
         before: int | None = (await self._own.cursors()).get(_CURSOR)
         scan = e.Scan(e.TASKS["dead"], queue.key, str(before or 0))

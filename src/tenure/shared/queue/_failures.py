@@ -33,7 +33,6 @@ class Failures(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The last try as a line, for when it is an earlier try."""
         return f"try {self.attempt}: {self.error.partition(_NEWLINE)[0]}"[:_LONGEST_LINE]
 
 
@@ -47,7 +46,6 @@ def recorded(error: BaseException, attempt: int, before: bytes, *, with_tracebac
 
 
 def noted(record: bytes, alone: tuple[int, ...]) -> bytes:
-    """The record with these numbers as its `alone`."""
     return _written(read(record)._replace(alone=alone))
 
 

@@ -55,7 +55,6 @@ def with_options(meta: bytes, timeout: object, retry: object, thing: str | None 
 
 
 def options_in(data: bytes) -> OwnOptions:
-    """The options in the bytes that travel with a task."""
     return parted(json.loads(data))[1] if data[:1] == b"[" else _NONE
 
 

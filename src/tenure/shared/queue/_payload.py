@@ -21,7 +21,6 @@ else:
 
 
 def encode(codec: Codec[P], key: str, what: str, value: P, limit: int) -> bytes:
-    """The bytes of a value, if they are within the limit."""
     data = encoded(codec, f"{key}: the {what}", value)
     if len(data) > limit:
         raise PayloadTooLarge(key, what, len(data), limit)

@@ -10,12 +10,10 @@ _HEAD = Struct(">QQ")
 
 
 def numbered_report(token: int, number: int, report: bytes) -> bytes:
-    """The report with its place in the order of all reports on the task."""
     return _HEAD.pack(token, number) + report
 
 
 def report_in(data: bytes) -> bytes:
-    """The report alone."""
     return data[_HEAD.size :]
 
 

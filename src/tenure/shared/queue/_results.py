@@ -17,8 +17,6 @@ _OF_MEMORY = "each open_store('memory:') is a store of its own, so put and ask i
 
 
 class Watchers:
-    """The callers of this process that wait for the end of a task, or of all tasks, of one queue."""
-
     def __init__(self, store: StoreHandle, key: str) -> None:
         self._store = store
         self._key = key
@@ -83,7 +81,6 @@ class Watchers:
             self.wake_followers(name)
 
     def close(self) -> None:
-        """The store closes."""
         for line in list(self._lines.values()):
             line.fail_all(lambda: StoreClosed("the store was closed"))
         for feed in list(self._feeds.values()):

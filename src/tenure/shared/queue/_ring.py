@@ -57,7 +57,6 @@ class Runner:
         self.waits: list[_Wait] = []
 
     def full(self) -> set[Place]:
-        """The queues into which it has waited to put for a while."""
         return {wait.place for wait in [*self.waits] if wait.looks > 1 and wait.waiter.waiting}
 
 
@@ -111,7 +110,6 @@ class Watch:
         self._timer = Timer(store.call_at, self._look)
 
     def add(self, runner: Runner, waiter: Waiter[Any, Any]) -> None:
-        """A put of a runner waits in line."""
         wait = _Wait(waiter, self._place, runner.crew)
         runner.waits = [other for other in runner.waits if other.waiter.waiting] + [wait]
         self._waits.append(wait)

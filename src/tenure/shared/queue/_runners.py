@@ -1,4 +1,4 @@
-"""Runners: so many that take tasks of one queue, handle them and settle them. A worker is built on them.
+"""Runners: so many that take tasks of one queue, handle them and settle them.
 
 A runner keeps one cancel scope over many tasks and makes a new one only when that has been cancelled, since a scope for
 each task would cost as much as all the rest. Its verdicts are not waited for one by one: they travel with the next

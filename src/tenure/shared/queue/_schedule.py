@@ -376,7 +376,6 @@ class Schedule(Generic[P]):
         return None if tick is None else datetime.fromtimestamp(tick, self._ticks.zone)
 
     def _after(self, moment: float) -> Iterator[float]:
-        """The ticks after a moment, from the start to the end of the schedule."""
         # a tick at the start counts
         start = -inf if self.start is None else nextafter(self.start.timestamp(), -inf)
         end = inf if self.end is None else self.end.timestamp()

@@ -182,7 +182,6 @@ class Schedules(Generic[P]):
     # inside
 
     async def _step(self) -> float:
-        """Put what is due; return the seconds after which to check again."""
         soonest, counts = _PERIOD, await read_counts(self._store, self.queue.key, patient=True)
         stored = dict(counts.cursors)
         for schedule in self._in(counts):
@@ -228,7 +227,6 @@ class Schedules(Generic[P]):
         return changed
 
     async def _change(self, name: str, change: Callable[[dict[str, Any] | None, float], Any]) -> bool:
-        """Replace the cursor of a schedule by what `change` makes of it; return False if there is none afterwards."""
         store, cursor, unsure = self._store, CURSOR + _checked(name), False
         while True:
             counts = await read_counts(store, self.queue.key)

@@ -24,8 +24,6 @@ _MOST_WEIGHTS = 1000
 
 
 class _Named:
-    """A part of the settings, whose fields are those that were named."""
-
     __slots__ = ()
 
     def __post_init__(self) -> None:

@@ -1,9 +1,7 @@
 """Takers: settling tasks and taking more, in one exchange for the whole process.
 
-Group commit without a timer: an exchange leaves when there is something to settle or to ask for and none is on its way;
-what gathers meanwhile leaves with the next. What to ask for is decided in `_demand`. This keeps the queue of waiters,
-the verdicts that have to reach the engine, and the tasks that were prefetched: those wait here for a taker, which then
-needs no exchange.
+Group commit without a timer: an exchange leaves when there is something to settle or to ask for and none is
+on its way; what gathers meanwhile leaves with the next.
 """
 
 # pyright: reportPrivateUsage=false
@@ -432,7 +430,6 @@ class Takers(Held):
         return ()
 
     def _proceed(self) -> None:
-        """Take the next step with the suspects here, if it is time for that."""
         suspects = self.suspects
         if not suspects.here:
             self._forget_suspects()
@@ -457,7 +454,6 @@ class Takers(Held):
             self._holders.pop(self.suspects.kept.pop()[1].token, None)
 
     def _look(self) -> None:
-        """Look whether suspects in this process can begin or have ended, or takers can go on."""
         suspects = self.suspects
         if suspects.kept and suspects.here:
             if suspects.impatient and suspects.put_off():
@@ -507,7 +503,6 @@ class Takers(Held):
                 self._settling.append((session, settle, _nothing))
 
     def _register(self, session: Session | None) -> None:
-        """Learn of the loss of the session under which takers are registered."""
         before, self._registered_in = self._registered_in, session if self._demand.registered else None
         if before is not self._registered_in:
             if before is not None:

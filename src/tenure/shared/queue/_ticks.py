@@ -139,7 +139,6 @@ class Cron:
         return self._change(other, tick) if other < tick else tick  # the clock never shows a time in a gap
 
     def _next_shown(self, moment: int) -> int:
-        """The next moment at which the clock shows a time of the expression."""
         begin = moment + 1
         while begin < moment + _LONGEST_PAUSE:
             offset, end = self._wall(begin) - begin, begin + _DAY
