@@ -16,7 +16,7 @@ from benchmarks._surroundings import found
 from benchmarks._table import behind, number, ratio, verdict
 
 DOCS = ROOT / "docs"
-PERFORMANCE, FIGURES = (DOCS / "explanations" / f"{name}.md" for name in ("performance", "figures"))
+PERFORMANCE, FIGURES = DOCS / "explanations/performance.md", ROOT / "benchmarks/FIGURES.md"
 
 AREAS = {
     "Queues and workers": (
@@ -44,7 +44,7 @@ HEAD = """\
 # All figures
 
 `python -m benchmarks --pages` writes this page. It has the rows of each benchmark's latest run on record. [The page
-about performance](performance.md) has the short answers, and says how figures are measured.
+about performance](../docs/explanations/performance.md) has the short answers, and says how figures are measured.
 
 A ratio above 1 means that tenure is ahead. It is **behind** where each round is below 1, and equal where the spread
 holds 1. Shares of a rate have no ratio. Versions stand where they change."""

@@ -6,7 +6,7 @@ are. A handler that waits for a lock keeps its place while it waits. Peers run i
 own, in turn with ours. With TENURE_LONG=1, the long group has 1,000,000 tasks.
 
 "beside groups that wait for their time": of each group one task has started, and the next may start in a day; the same
-beside groups at their `per_group`. [What costs what](../docs/explanations/costs.md) has these in instructions.
+beside groups at their `per_group`. [What costs what](COSTS.md) has these in instructions.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 EXAMPLES = sorted((DOCS / "examples").glob("*.py"))
-LINKED = [*PAGES, ROOT / "README.md"]
+LINKED = [*PAGES, ROOT / "README.md", *(ROOT / "benchmarks").glob("*.md")]
 BACKENDS = ("asyncio", "trio")
 ROOMS = (
     "tenure",

@@ -34,7 +34,8 @@ _SUMMARY = """\
 LOG = logging.getLogger("mkdocs.hooks.site")
 UNSEARCHED = {
     "contributing.md",
-    *(f"explanations/{name}.md" for name in ("costs", "exploration", "figures", "redis-scripts")),
+    *(f"explanations/{name}.md" for name in ("exploration", "redis-scripts")),
+    *(f"{OUTSIDE}/benchmarks/{name}.md" for name in ("COSTS", "FIGURES", "README")),
 }
 """The pages that the search of the site leaves out: they hold many words, and answer no user's question."""
 
