@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 EXAMPLES = sorted((DOCS / "examples").glob("*.py"))
-LINKED = [*PAGES, ROOT / "README.md", *(ROOT / "benchmarks").glob("*.md")]
+LINKED = [*PAGES, ROOT / "README.md", *(ROOT / "benchmarks").rglob("*.md")]
 BACKENDS = ("asyncio", "trio")
 ROOMS = (
     "tenure",
@@ -49,6 +49,7 @@ BLOCK = re.compile(r"^```python(?: +(?P<info>\S+))?\n(?P<code>.*?)^```$", re.MUL
 FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
+DOCSTRING = re.compile(r'r?""".*?"""', re.DOTALL)
 TEST_FILE = re.compile(r"\btests/[\w/]+\.py\b")
 
 
@@ -528,7 +529,10 @@ def need(module, name):
 
 @cache
 def reference():
-    return "\n".join(page.read_text("utf-8") for page in sorted((DOCS / "reference").glob("*.md")))
+    """The pages of the reference, and the docstrings, of which the site makes the rest of it."""
+    pages = [*sorted((DOCS / "reference").glob("*.md")), *sorted((ROOT / "src").rglob("*.py"))]
+    texts = (page.read_text("utf-8") for page in pages)
+    return "\n".join(text if text[0] == "#" else "\n".join(DOCSTRING.findall(text)) for text in texts)
 
 
 @pytest.mark.parametrize("room", ROOMS)
