@@ -49,7 +49,6 @@ BLOCK = re.compile(r"^```python(?: +(?P<info>\S+))?\n(?P<code>.*?)^```$", re.MUL
 FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
-DOCSTRING = re.compile(r'r?""".*?"""', re.DOTALL)
 TEST_FILE = re.compile(r"\btests/[\w/]+\.py\b")
 
 
@@ -529,10 +528,23 @@ def need(module, name):
 
 @cache
 def reference():
-    """The pages of the reference, and the docstrings, of which the site makes the rest of it."""
-    pages = [*sorted((DOCS / "reference").glob("*.md")), *sorted((ROOT / "src").rglob("*.py"))]
-    texts = (page.read_text("utf-8") for page in pages)
-    return "\n".join(text if text[0] == "#" else "\n".join(DOCSTRING.findall(text)) for text in texts)
+    """The pages of the reference, and of the sources what the site makes the rest of it from."""
+    pages = [page.read_text("utf-8") for page in sorted((DOCS / "reference").glob("*.md"))]
+    trees = [ast.parse(file.read_text("utf-8")) for file in sorted((ROOT / "src").rglob("*.py"))]
+    return "\n".join([*pages, *(text for tree in trees for text in described(tree))])
+
+
+def described(tree):
+    """The names that have a docstring, with their parameters or fields, and the docstrings."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and (
+            text := ast.get_docstring(node)
+        ):
+            yield f"{node.name} {text}"
+            if isinstance(node, ast.ClassDef):
+                yield from (ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign))
+            else:
+                yield from (one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg))
 
 
 @pytest.mark.parametrize("room", ROOMS)
