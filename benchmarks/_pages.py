@@ -16,7 +16,7 @@ from benchmarks._surroundings import found
 from benchmarks._table import behind, number, ratio, verdict
 
 DOCS = ROOT / "docs"
-PERFORMANCE, FIGURES = DOCS / "explanations/performance.md", Path(__file__).with_name("FIGURES.md")
+PERFORMANCE, FIGURES = DOCS / "explanations/performance.md", ROOT / "benchmarks/FIGURES.md"
 
 AREAS = {
     "Queues and workers": (

@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 EXAMPLES = sorted((DOCS / "examples").glob("*.py"))
-LINKED = [*PAGES, ROOT / "README.md"]
+LINKED = [*PAGES, ROOT / "README.md", *(ROOT / "benchmarks").rglob("*.md")]
 BACKENDS = ("asyncio", "trio")
 ROOMS = (
     "tenure",
@@ -528,7 +528,23 @@ def need(module, name):
 
 @cache
 def reference():
-    return "\n".join(page.read_text("utf-8") for page in sorted((DOCS / "reference").glob("*.md")))
+    """The pages of the reference, and of the sources what the site makes the rest of it from."""
+    pages = [page.read_text("utf-8") for page in sorted((DOCS / "reference").glob("*.md"))]
+    trees = [ast.parse(file.read_text("utf-8")) for file in sorted((ROOT / "src").rglob("*.py"))]
+    return "\n".join([*pages, *(text for tree in trees for text in described(tree))])
+
+
+def described(tree):
+    """The names that have a docstring, with their parameters or fields, and the docstrings."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and (
+            text := ast.get_docstring(node)
+        ):
+            yield f"{node.name} {text}"
+            if isinstance(node, ast.ClassDef):
+                yield from (ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign))
+            else:
+                yield from (one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg))
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -34,8 +34,8 @@ _SUMMARY = """\
 LOG = logging.getLogger("mkdocs.hooks.site")
 UNSEARCHED = {
     "contributing.md",
-    *(f"explanations/{name}.md" for name in ("exploration", "redis-scripts")),
-    *(f"{OUTSIDE}/benchmarks/{name}.md" for name in ("COSTS", "FIGURES")),
+    "explanations/redis-scripts.md",
+    *(f"{OUTSIDE}/benchmarks/{name}.md" for name in ("COSTS", "FIGURES", "README", "bugs/README")),
 }
 """The pages that the search of the site leaves out: they hold many words, and answer no user's question."""
 

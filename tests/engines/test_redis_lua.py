@@ -169,11 +169,13 @@ def test_what_a_module_that_is_made_late_exports_does_not_change():
         assert late.isdisjoint(ASSIGNED.findall(_scripts.text_of(name))), name
 
 
-def test_the_page_about_the_scripts_names_each_key_and_the_fields_of_families():
+def test_the_modules_and_the_page_about_them_name_each_key_and_the_fields_of_families():
     page = (ROOT / "docs/explanations/redis-scripts.md").read_text()
     keys = page.partition("## The keys")[2].partition("## Keys in redis-cli")[0]
-    shown = set(re.findall(r"\w+", " ".join(re.findall("`[^`]+`", keys))))
-    code = re.sub("--.*", "", "".join(_scripts.text_of(name) for name in NAMES if name != "probe"))
+    text = "".join(_scripts.text_of(name) for name in NAMES if name != "probe")
+    said = [*re.findall("`[^`]+`", keys), *re.findall("--.*", text)]
+    shown = set(re.findall(r"\w+", " ".join(said)))
+    code = re.sub("--.*", "", text)
     named = {word for words in KEY.findall(code) for word in words if word}
     assert named - shown == set()
     fields = re.search(r"\nlocal FIELDS = \{([^}]+)", _scripts.text_of("families"))[1]

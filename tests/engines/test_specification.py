@@ -26,7 +26,7 @@ from tenure.engines.rules import ENDING, LEASED, Families
 from tenure.engines.rules._holds import Holds
 from tenure.engines.rules._queues import SUSPENDED
 
-SPECIFICATION = Path(__file__).parents[2] / "docs/specification"
+SPECIFICATION = Path(__file__).with_name("specification")
 JAR = os.environ.get("TENURE_TLC")
 SESSIONS = ("a", "b")
 KEY, QUEUE, TTL, LOSSES = "k", "q", 100.0, 2
