@@ -157,7 +157,7 @@ def test_queues_are_listed_with_their_counts(inhabitant, show, tell):
             "expired",
         ),
         *("discarded", "purged", "reserved", "producers", "paused", "oldest", "groups", "max_size"),
-        *("starts_in", "rate", "group_rate", "held_off"),
+        *("starts_in", "rate", "group_rate", "held_off", "held"),
     }
 
 

@@ -445,6 +445,7 @@ async def test_an_operator_sees_what_a_release_undoes(world):
         await world.sandbox(task)
         (held,) = [await world.undone.get(world.named[0].id)]
         assert (held.state, held.payload) == ("held", world.named[0].thing)
+        assert (await world.undone.statistics()).held == 1
 
     letters = []
     async with working(world.undone, Worker(world.destroy, on_dead=letters.append)):

@@ -107,6 +107,7 @@ def _remark(s: QueueStatistics) -> str:
         for text, holds in (
             ("paused", s.paused),
             (f"{s.suspended:,} suspended", s.suspended),
+            (f"{s.held:,} held", s.held),
             (f"{s.ending:,} ending", s.ending),
             (f"{s.producers:,} producers wait", s.producers),
             (_next_start(s), s.starts_in >= 1),

@@ -72,7 +72,6 @@ def parted(found: Any) -> tuple[dict[str, str], OwnOptions]:
 
 
 def thing_of(queue: str, task_id: int) -> str:
-    """The name of what a release undoes."""
     return f"{queue}-{task_id}"
 
 

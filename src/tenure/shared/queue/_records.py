@@ -31,7 +31,7 @@ class QueueStatistics:
     many groups have an unfinished task. `max_size` is the limit of the queue. `starts_in` is how many seconds remain
     until the next task of the queue may start, by its rate or since it is held off; `held_off` is the same if the
     queue is held off, else 0. `rate` and `group_rate` are the rates of the queue and of each group, in tasks a second
-    (0: none).
+    (0: none). `held` releases have not begun.
     """
 
     put: int
@@ -56,6 +56,7 @@ class QueueStatistics:
     rate: float = 0.0
     group_rate: float = 0.0
     held_off: float = 0.0
+    held: int = 0
 
     @property
     def unfinished(self) -> int:

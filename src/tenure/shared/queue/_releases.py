@@ -18,7 +18,6 @@ from ._own_options import thing_of
 from ._put_span import PutSpan
 
 _NEVER = ("at", "delay", "expires", "key")
-"""The options of a put that no release has."""
 
 
 @dataclass(frozen=True, slots=True)
