@@ -2,7 +2,8 @@
 end.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from tenure.lazy import exports
 
@@ -32,4 +33,6 @@ __all__ = (
     "until_free",
 )
 
-__getattr__ = exports("tenure.handlers", {"tenure.handlers": {"_processes": "HandlerProcess"}})
+__getattr__: Callable[[str], Any] = exports(
+    "tenure.handlers", {"tenure.handlers": {"_processes": "HandlerProcess"}}
+)
