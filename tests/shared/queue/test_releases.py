@@ -456,6 +456,23 @@ async def test_an_operator_sees_what_a_release_undoes(world):
     assert letters[0].payload == world.named[0].thing
 
 
+async def test_an_operator_sees_for_which_release_a_task_waits(world):
+    task_id = await world.queue.put("pull")
+    async with world.queue.take(timeout=5) as task:
+        for name in "bca":
+            await task.at_end(name, world.destroy)
+    for name in "acb":
+        record = await world.queue.get(task_id)
+        assert (record.state, record.children, record.unfinished_child.name) == (
+            "ending",
+            1,
+            f"release/{name}",
+        )
+        async with world.undone.take(timeout=5) as release:
+            assert release.id == record.unfinished_child.id
+    assert (await world.queue.get(task_id)).state == "done"
+
+
 async def test_a_payload_that_cannot_be_encoded_names_nothing(world):
     async def review(task: tenure.Task):
         for wrong, error in ((object(), TypeError), ("x" * 2**21, PayloadTooLarge)):

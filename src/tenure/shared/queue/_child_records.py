@@ -9,7 +9,7 @@ import tenure.engine as e
 from tenure.shared._listing import Page
 from tenure.store import Codec, StoreHandle, decoded, read_pages
 
-from ._family import CHILD
+from ._family import CHILD, RELEASE
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,12 @@ async def read_children(
 
 
 async def unfinished_child(store: StoreHandle, key: str, record: e.Record) -> ChildRecord | None:
-    """The first unfinished child of a task that is suspended or ending. Raises `EngineError`, `StoreClosed`."""
+    """The unfinished child or release of a task that is suspended or ending. Raises `EngineError`, `StoreClosed`."""
     if not record.children or record.state not in ("suspended", "ending"):
         return None
     scan = e.Scan(e.UNFINISHED_CHILDREN, key, only=str(record.id))
     page = await read_pages(store, scan, 1, patient=True)
-    return _child_of(page.rows[0], store) if page.rows else None
+    if not page.rows:
+        page = await read_pages(store, replace(scan, index=e.ENTRIES, after=RELEASE), e.CAP, patient=True)
+    begun = (entry for entry in page.rows if entry.state == "unfinished")
+    return next((_child_of(entry, store) for entry in begun), None)

@@ -1,6 +1,6 @@
 """The pace of a process on a queue: from how long a round trip takes, and a task, follows what to fetch ahead.
 
-The clock is read twice an exchange, and when the last task ends, not for each task.
+The clock is read twice an exchange, not for each task.
 """
 
 from __future__ import annotations
