@@ -188,7 +188,7 @@ class Client:
                 await self._queue(store).put(item, priority=random.choice((0, 0, 5)))
 
     async def work(self, store) -> None:
-        prefetch = random.choice((0, 6))
+        prefetch = random.choice((None, 0, 6))
         self.workers["jobs"] = tenure.Worker(
             self._queue(store), self._handle, concurrency=3, prefetch=prefetch
         )
@@ -226,7 +226,7 @@ class Client:
                 case chance if chance < 0.1:
                     raise Stale
 
-        prefetch = random.choice((0, 3))
+        prefetch = random.choice((None, 0, 3))
         self.workers[name] = tenure.Worker(grouped(store, name), handle, concurrency=3, prefetch=prefetch)
         await self.workers[name].run()
 
@@ -316,6 +316,16 @@ def work(job: dict[str, Any]) -> None:
         anyio.run(Client(job).run, backend=backend, backend_options=options)
     except BaseException:
         History(job["history"]).note("crashed", str(os.getpid()), trace=traceback.format_exc())
+
+
+def on_its_loop(run):
+    """The `work` of a process that runs `run(job)` on the loop that the job names."""
+
+    def work(job: dict[str, Any]) -> None:
+        options = {"use_uvloop": True} if job["loop"] == "uvloop" else {}
+        anyio.run(run, job, backend="trio" if job["loop"] == "trio" else "asyncio", backend_options=options)
+
+    return work
 
 
 def main() -> None:

@@ -12,19 +12,15 @@ import argparse
 import random
 import signal
 import sys
-import tempfile
 import time
 from collections import Counter
-from contextlib import ExitStack
 from itertools import cycle
 from pathlib import Path
 
 import anyio
-from redis_servers import RedisServer
 
 import tenure
-from benchmarks._postgres_server import server as postgres_server
-from benchmarks.soak import evidence
+from benchmarks.soak import command, evidence
 from benchmarks.soak.families_client import WIDTHS
 from benchmarks.soak.fleet import Fleet
 from benchmarks.soak.plain import judged
@@ -135,36 +131,7 @@ async def soak(url: str, folder: Path, options: argparse.Namespace) -> list[str]
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.soak families", description=__doc__.splitlines()[0]
-    )
-    parser.add_argument("--store", choices=["redis", "sqlite", "postgres"], default="redis")
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    parser.add_argument(
-        "--histories", type=Path, metavar="FOLDER", help="keep the histories, for benchmarks.soak.check"
-    )
-    parser.add_argument("--record", action="store_true", help="add the run to recorded.jsonl")
-    options = parser.parse_args(arguments)
-    print(vars(options), flush=True)
-    # the path of a socket has to be short
-    with tempfile.TemporaryDirectory(prefix="soak") as name, ExitStack() as stack:
-        folder = Path(name)
-        if options.store == "sqlite":
-            url = f"sqlite:///{folder}/trees.db"
-        elif options.store == "postgres":
-            url = stack.enter_context(stack.enter_context(postgres_server())())
-        else:
-            (folder / "redis").mkdir()
-            server = RedisServer(folder / "redis")
-            server.start()
-            stack.callback(server.kill)
-            url = server.url
-        wrong = anyio.run(soak, url, folder, options)
-    print(f"{len(wrong)} violations")
-    for one in wrong[:20]:
-        print(one)
-    return 1 if wrong else 0
+    return command.run("families", __doc__, soak, arguments, kills=200)
 
 
 if __name__ == "__main__":

@@ -119,11 +119,6 @@ async def run(job: dict[str, Any]) -> None:
             group.start_soon(tenure.Worker(owners.undone, owners.undo, concurrency=8).run)
 
 
-def work(job: dict[str, Any]) -> None:
-    options = {"use_uvloop": True} if job["loop"] == "uvloop" else {}
-    anyio.run(run, job, backend="trio" if job["loop"] == "trio" else "asyncio", backend_options=options)
-
-
 if __name__ == "__main__":
-    client.work = work
+    client.work = client.on_its_loop(run)
     client.main()
