@@ -1,7 +1,7 @@
 """The rules and constants that all engines share: plain functions without state or clock.
 
-`redis/lua` and `postgres/sql` spell the same rules out in their own languages, and the walk of the contract
-(`tests/contract`) holds all of them to one another.
+The engines in Python call them. `redis/lua` and `postgres/sql` spell the rules out in their languages, and the walk
+of the contract (`tests/contract`) holds all of them to one another.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The requests of `get_or_create_row` to the database, in their order; the caller may block or await.
 
-`_get_or_create` says what a refusal means.
+Read; insert inside a savepoint; after a refusal, roll back to the savepoint and read again. `_get_or_create` says what
+a refusal means.
 """
 
 from __future__ import annotations

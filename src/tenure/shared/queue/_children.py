@@ -315,7 +315,8 @@ class Children(AsyncBlock, Generic[P]):
     async def _put(self, key: str, portion: Sequence[tuple[str, e.NewTask]]) -> None:
         family = self._family
         names = tuple(name for name, _ in portion)
-        family.put += len(names)  # even if the put is cancelled: with one too many a wait only ends too early
+        # even if the put is cancelled: with a number too high, a wait only ends too early
+        family.put += len(names)
         answer = await family.store.call(
             e.PutChildren(
                 *(family.key, family.id, family.token, key),

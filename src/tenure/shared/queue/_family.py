@@ -44,7 +44,7 @@ class Family:
 
     `entries` says whether earlier deliveries may have left any. `wait` is the verdict by which the delivery is
     suspended; `left` says that a block of children was left before they had ended, `progressed` that the delivery has
-    stored a value; it has `put` so many children.
+    stored a value, and `put` how many children it has put.
     """
 
     __slots__ = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 from math import inf
 from time import perf_counter
 
+import tenure.engine as e
 from tenure.waiting import now, runs_in_real_time
 
 
@@ -49,7 +50,7 @@ class Pace:
             self._busy, self.ended = 0.0, 0
         elif task > self._task:
             self._task = task
-        return int(min(2 * self.trip / self._task, 1000)) if self._task and self.trip < inf else 0
+        return int(min(2 * self.trip / self._task, e.CAP)) if self._task and self.trip < inf else 0
 
 
 def _time() -> float:

@@ -402,10 +402,10 @@ class Task(Guarded, Held, Generic[P_co]):
         later delivery is given the same release, with its state.
 
         - `queue_or_job`: None: the task's own queue, whose handler knows a release by `task.thing`. A task of a `Job`
-          needs another.
+          has to name one.
         - `payload`: by default the release's `thing`.
-        - `unless_done`: not if the task is done: its result hands over what was made.
-        - `together`: at the same time as those named next to it.
+        - `unless_done`: a task that is done drops the release, since its result hands the thing over.
+        - `together`: it runs beside the releases that were named next to it.
         - `options`: as for `children.put`, without `delay` and `at`; `deadline` counts from the beginning.
 
         Raises `ValueError` for another target or payload than before, `RuntimeError` for a name that was used before in
