@@ -903,3 +903,42 @@ def test_help(words, capsys):
     with contextlib.suppress(SystemExit):
         main([*words, "--help"])
     assert capsys.readouterr().out.startswith("usage: tenure ")
+
+
+def test_an_operator_sees_what_is_not_undone(inhabitant, url, tell, command):
+    async def review():
+        pulls = tenure.WorkQueue(inhabitant.store, "pulls")
+        sandboxes = tenure.WorkQueue(inhabitant.store, "sandboxes")
+        task_id = await pulls.put("pull")
+        with contextlib.suppress(tenure.Dead):
+            async with pulls.take(timeout=5) as task:
+                await task.at_end("seat", sandboxes)
+                await task.at_end("sandbox", sandboxes)
+                raise tenure.Dead("no such pull")
+        with contextlib.suppress(tenure.Dead):
+            async with sandboxes.take(timeout=5) as release:
+                raise tenure.Dead("no such region")
+        return task_id, release.id
+
+    task_id, letter = inhabitant.do(review)
+    shown = command("queue", "show", "pulls", str(task_id), "--store", url).out
+    assert "releases   1 under way, 1 not undone\n" in shown
+    assert f"not undone sandbox (no such region): task {letter} of sandboxes\n" in shown
+    assert (
+        "release    sandbox, not undone\n"
+        in command("queue", "show", "sandboxes", str(letter), "--store", url).out
+    )
+    code, document = tell("queue", "show", "pulls", str(task_id))
+    assert code == 0
+    assert [(r["name"], r["state"], r["error"]) for r in document["task"]["releases"]] == [
+        ("sandbox", "dead", "no such region"),
+        ("seat", "unfinished", None),
+    ]
+    dead = command("queue", "dead", "sandboxes", "--store", url).out
+    assert f"sandbox of task {task_id} of pulls is not undone: no such region" in dead
+    doctor = command("doctor", url)
+    assert doctor.code == 1
+    assert (
+        f"problem: 1 of sandboxes is not undone, such as sandbox of task {task_id} of pulls (no such region): "
+        "mend that, then `tenure queue requeue sandboxes`"
+    ) in doctor.out

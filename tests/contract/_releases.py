@@ -75,6 +75,25 @@ class ReleaseContract(QueueSessionBase):
         opened = await client("a")
         return _Owner(opened.do, opened.session, opened.queue)
 
+    async def test_a_record_says_whether_its_task_has_releases(self, owner: _Owner) -> None:
+        """Until it has ended, or as long as it is a dead letter; in another life it has none."""
+
+        async def has_releases() -> bool:
+            (record,) = (await owner.do(e.Scan(e.TASK, owner.queue, only=str(task.id)))).rows
+            return record.releases
+
+        await owner.put(e.NewTask(b""))
+        task = await owner.take_one()
+        assert not await has_releases()
+        await owner.named(task, "a")
+        assert await has_releases()
+        await owner.settle(task, _DEAD, b"why")
+        assert await has_releases()
+        await owner.undo_one()
+        assert await has_releases()
+        await owner.do(e.Move(owner.queue, (task.id,), "waiting"))
+        assert not await has_releases()
+
     # laws 1, 4, 5 and 10
 
     @pytest.mark.parametrize("verdict", [_DONE, _DEAD, e.Verdict.DISCARD, e.Verdict.CANCEL])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from functools import partial
 from urllib.parse import quote
 
@@ -160,6 +161,30 @@ async def test_a_task_has_its_tree_and_the_children_for_which_it_waits(store):
     assert (await ask("/queues/sites/counts"))["suspended"] == 1
     (sites,) = [queue for queue in (await ask("/state.json"))["queues"] if queue["name"] == "sites"]
     assert (sites["suspended"], sites["ending"]) == (1, 0)
+
+
+async def test_a_task_has_its_releases_and_a_release_says_what_it_undoes(store):
+    pulls, sandboxes = tenure.WorkQueue(store, "pulls"), tenure.WorkQueue(store, "sandboxes")
+    root = await pulls.put("pull")
+    with suppress(tenure.Dead):
+        async with pulls.take(timeout=5) as task:
+            await task.at_end("seat", sandboxes)
+            await task.at_end("sandbox", sandboxes)
+            raise tenure.Dead("no such pull")
+    with suppress(tenure.Dead):
+        async with sandboxes.take(timeout=5) as letter:
+            raise tenure.Dead("no such region")
+    ask = partial(asked, Site(store))
+    task = await ask(f"/queues/pulls/tasks/{root}")
+    assert [(one["name"], one["state"], one["error"]) for one in task["releases"]] == [
+        ("sandbox", "dead", "no such region"),
+        ("seat", "unfinished", None),
+    ]
+    assert task["waits_for"][0]["name"] == "seat"
+    page = await ask("/queues/sandboxes/tasks?state=dead")
+    assert [(task["id"], task["release"], task["parent"]) for task in page["tasks"]] == [
+        (letter.id, "sandbox", root)
+    ]
 
 
 async def test_of_a_large_tree_the_first_hundred_tasks_are_shown(store):

@@ -105,6 +105,10 @@ class Task(Generic[P_co]):
         """Of a release, the name of what it undoes: the `thing` that its owner was given; None of any other task."""
 
     @property
+    def release(self) -> str | None:
+        """Of a release, the name that its owner gave it; None of any other task."""
+
+    @property
     def last_progress(self) -> Any:
         """The last report of an earlier delivery; None without one. Raises `ValueError` for data that the codec
         refuses."""

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 import anyio
 
@@ -13,12 +14,13 @@ import tenure.engine as e
 from tenure.engines import open_store
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.observe import printable
+from tenure.shared import QueueFigures, WorkQueue
 from tenure.store import Store, handle_of, names, read_pages
 
 from ._answer import answer
 from ._arguments import store_option, store_url
 from ._errors import UsageError
-from ._table import spoken
+from ._table import one_line, spoken
 from ._with_store import check_place, parser
 
 _PINGS = 20
@@ -93,6 +95,22 @@ async def _examine(url: str, namespace: str, repair: bool) -> Finding:
     return Finding(store.url, {}, (problem,))
 
 
+async def _not_undone(store: Store) -> list[str]:
+    """A line for each queue that has releases among its first dead letters."""
+    problems: list[str] = []
+    for name, counts in (await QueueFigures(store).statistics()).items():
+        if not counts.dead:
+            continue
+        page = await WorkQueue[Any](store, name).tasks("dead").page(limit=e.CAP)
+        if letters := [record for record in page.records if record.release is not None]:
+            first, are = letters[0], "are" if letters[1:] else "is"
+            problems.append(
+                f"{len(letters):,} of {name} {are} not undone, such as {first.release} of task {first.parent} of"
+                f" {first.parent_queue} ({one_line(first.error or '')}): mend that, then `tenure queue requeue {name}`"
+            )
+    return problems
+
+
 async def _look(store: Store, *, repair: bool) -> Finding:
     handle = handle_of(store)
     pings = sorted([await store.ping() for _ in range(_PINGS)])
@@ -102,6 +120,7 @@ async def _look(store: Store, *, repair: bool) -> Finding:
         await handle.call(e.Ping(repair=True))
     kinds = {kind: len(await names(handle, kind)) for kind in ("queues", "holds", "pools", "sessions")}
     problems = list(dict.fromkeys(problem for part in parts for problem in part.problems))
+    problems += await _not_undone(store)
     if median(pings) > _SLOW:
         problems.append(
             f"a round trip takes {spoken(median(pings))}: run closer to the server, or look at its load and the network"

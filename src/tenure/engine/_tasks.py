@@ -359,7 +359,8 @@ class Record:
 
     `progress` is what was last reported, `failure` what the last settlement with one said of the failed tries. While it
     is unfinished or dead, a child has a `parent`, in the queue `parent_key`; `children` is how many of the task's own
-    are unfinished. While it is unfinished, a task with a deadline has `deadline` seconds left, at least 0.
+    are unfinished, and `releases` is true if a release was named in its present life. While it is unfinished, a task
+    with a deadline has `deadline` seconds left, at least 0.
     """
 
     seq: int
@@ -379,6 +380,7 @@ class Record:
     parent: int = 0
     parent_key: str = ""
     children: int = 0
+    releases: bool = False
     deadline: float | None = None
 
 

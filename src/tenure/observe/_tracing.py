@@ -47,6 +47,11 @@ class TakenTask(Protocol):
         """The texts that travel with the task."""
         ...
 
+    @property
+    def release(self) -> str | None:
+        """Of a release, the name that its owner gave it."""
+        ...
+
     id: int
     attempt: int
     deliveries: int

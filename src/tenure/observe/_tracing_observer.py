@@ -78,6 +78,8 @@ class TracingObserver:
             "tenure.task.attempt": task.attempt,
             "tenure.task.deliveries": task.deliveries,
         }
+        if task.release is not None:
+            attributes["tenure.task.release"] = task.release
         api, sent, links = self._api, None, None
         if meta := task.meta:
             sent = self._propagator.extract(meta)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .limits._limiter import RateLimiter
     from .queue._around import check_around
     from .queue._at_work import LeasedTask, QueueWorker, read_workers
-    from .queue._child_records import ChildRecord, read_children, unfinished_child
+    from .queue._child_records import ChildRecord, read_children, read_kin
     from .queue._children import Child, Children
     from .queue._figures import QueueFigures
     from .queue._following import TaskChanges
@@ -114,7 +114,7 @@ __getattr__: Callable[[str], Any] = exports(
             "queue._around": "check_around",
             "queue._at_work": "read_workers",
             "queue._figures": "QueueFigures",
-            "queue._child_records": "read_children unfinished_child",
+            "queue._child_records": "read_children read_kin",
             "queue._groups": "group_statistics",
             "_guard": "SqlGuard",
             "queue._job": "Job",

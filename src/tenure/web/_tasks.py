@@ -13,12 +13,13 @@ from typing import Any
 
 import tenure.engine as e
 from tenure.shared import (
+    ChildRecord,
     TaskRecord,
     group_statistics,
+    read_kin,
     read_workers,
     record_of,
     shown_record,
-    unfinished_child,
 )
 from tenure.store import StoreHandle, read_counts, read_pages
 
@@ -110,11 +111,13 @@ class Tasks:
         if not page.rows:
             return None
         (record,) = page.rows
-        path = await waits_for(self.store, await unfinished_child(self.store, key, record))
+        kin = await read_kin(self.store, key, record)
+        path = await waits_for(self.store, kin.child)
         tree, more = await read_tree(self.store, queue, task_id)
         return {
             **self._described(record, whole=True),
             "waits_for": [described(child) for child in path],
+            "releases": [self._release(release) for release in kin.releases],
             "tree": [{"depth": depth, **described(child)} for depth, child in flat(tree)],
             "more": more,
         }
@@ -133,10 +136,14 @@ class Tasks:
                 tasks[record.id] = self._described(record)
         return list(tasks.values())
 
+    def _release(self, release: ChildRecord) -> dict[str, Any]:
+        shown = {name: getattr(release, name) for name in ("name", "queue", "id", "state")}
+        return shown | ({"error": release.error} if self.errors else {})
+
     def _described(self, record: e.Record, *, whole: bool = False) -> dict[str, Any]:
         task = seen(record, self.store, payloads=self.payloads)
         shown = {name: getattr(task, name) for name in ("id", "state", "priority", "key", "group")}
-        shown |= {name: getattr(task, name) for name in ("attempts", "deliveries", "age", "rank")}
+        shown |= {name: getattr(task, name) for name in ("attempts", "deliveries", "age", "rank", "release")}
         shown |= {name: getattr(task, name) for name in ("parent", "parent_queue", "children")}
         if self.errors:
             shown["error"] = task.error

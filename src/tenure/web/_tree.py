@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import tenure.engine as e
-from tenure.shared import ChildRecord, Page, read_children, unfinished_child
+from tenure.shared import ChildRecord, Page, read_children, read_kin
 from tenure.store import StoreHandle, together
 
 from ._view import ask
@@ -63,7 +63,7 @@ async def waits_for(store: StoreHandle, child: ChildRecord | None) -> list[SeenC
     while child is not None:
         path.append(seen := _seen(child))
         (page,) = await _read_states(store, [seen])
-        child = await unfinished_child(store, _key(store, seen), page.rows[0]) if page.rows else None
+        child = (await read_kin(store, _key(store, seen), page.rows[0])).child if page.rows else None
     return path
 
 

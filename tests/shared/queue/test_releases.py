@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 import anyio
@@ -463,14 +463,48 @@ async def test_an_operator_sees_for_which_release_a_task_waits(world):
             await task.at_end(name, world.destroy)
     for name in "acb":
         record = await world.queue.get(task_id)
-        assert (record.state, record.children, record.unfinished_child.name) == (
-            "ending",
-            1,
-            f"release/{name}",
-        )
+        assert (record.state, record.children, record.unfinished_child.name) == ("ending", 1, name)
         async with world.undone.take(timeout=5) as release:
-            assert release.id == record.unfinished_child.id
+            assert (release.id, release.release) == (record.unfinished_child.id, name)
     assert (await world.queue.get(task_id)).state == "done"
+
+
+async def test_a_dead_task_shows_what_became_of_its_releases(world, caplog):
+    task_id = await world.queue.put("pull")
+    with suppress(tenure.Dead):
+        async with world.queue.take(timeout=5) as task:
+            for name in ("disk", "net", "seat", "site"):
+                await task.at_end(name, world.destroy)
+            await task.keep("seat")
+            found = await world.queue.get(task_id)
+            assert found.release is None
+            assert [(r.name, r.state) for r in found.releases] == [
+                ("disk", "held"),
+                ("net", "held"),
+                ("seat", "kept"),
+                ("site", "held"),
+            ]
+            raise tenure.Dead("no such pull")
+    async with world.undone.take(timeout=5):
+        pass
+    with suppress(tenure.Dead):
+        async with world.undone.take(timeout=5) as net:
+            raise tenure.Dead("no such region")
+    async with world.undone.take(timeout=5):
+        pass
+    dead = await world.queue.get(task_id)
+    assert (dead.state, dead.children) == ("dead", 0)
+    by_name = {release.name: (release.state, release.error) for release in dead.releases}
+    assert by_name["net"] == ("dead", "no such region")
+    assert [by_name[name] for name in ("disk", "seat", "site")] == [
+        ("done", None),
+        ("kept", None),
+        ("done", None),
+    ]
+    letter = await world.undone.get(net.id)
+    assert (letter.release, letter.parent, letter.parent_queue) == ("net", task_id, "pulls")
+    reports = [record.message for record in caplog.records if "task.dead" in record.message]
+    assert ["release=net" in report for report in reports] == [False, True]
 
 
 async def test_a_payload_that_cannot_be_encoded_names_nothing(world):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from tenure.cli._errors import UsageError
 from tenure.cli._one_queue import of_one, task_id, with_queue
 from tenure.cli._table import one_line, spoken
 from tenure.observe import printable_lines
-from tenure.shared import TaskRecord, WorkQueue
+from tenure.shared import ChildRecord, TaskRecord, WorkQueue
 from tenure.store import handle_of
 from tenure.web import SeenChild, described_child, flat, read_tree, waits_for
 
@@ -70,10 +71,15 @@ def described(record: TaskRecord[Any]) -> dict[str, Any]:
     # not asdict, which copies every payload, and fails for a payload that is nested deeply
     fields = {name: getattr(record, name) for name in record.__dataclass_fields__}
     child = record.unfinished_child
-    shown = child and {name: getattr(child, name) for name in ("name", "id", "queue", "state")}
+    shown = child and _named(child)
+    releases = [_named(release) | {"error": release.error} for release in record.releases]
     undecoded = {name: data.decode("utf-8", "backslashreplace") for name, data in record.undecoded.items()}
     retry = None if record.retry is None else repr(record.retry)
-    return fields | {"undecoded": undecoded, "unfinished_child": shown, "retry": retry}
+    return fields | {"undecoded": undecoded, "unfinished_child": shown, "releases": releases, "retry": retry}
+
+
+def _named(child: ChildRecord) -> dict[str, Any]:
+    return {name: getattr(child, name) for name in ("name", "id", "queue", "state")}
 
 
 def _facts(record: TaskRecord, path: Sequence[SeenChild]) -> list[tuple[str, str]]:
@@ -92,10 +98,35 @@ def _facts(record: TaskRecord, path: Sequence[SeenChild]) -> list[tuple[str, str
         ("parent", f"task {record.parent} of {record.parent_queue}" if record.parent else ""),
         ("children", f"{record.children:,} unfinished" if record.children else ""),
         ("waits for", " > ".join(map(_of_child, path))),
+        ("release", f"{record.release}, not undone" if is_left(record) else record.release),
+        ("releases", ", ".join(_counted(record.releases))),
+        *(("not undone", _undone_not(release)) for release in record.releases if release.state == "dead"),
         *((f"meta {name}", value) for name, value in record.meta.items()),
         *((name, getattr(record, name)) for name in ("payload", "progress", "result", "error")),
     ]
     return [(one_line(name), one_line(value)) for name, value in facts if value not in (None, "")]
+
+
+def is_left(record: TaskRecord) -> bool:
+    """True of a release that failed to undo its thing."""
+    return record.release is not None and record.state == "dead"
+
+
+def _counted(releases: Sequence[ChildRecord]) -> list[str]:
+    counts = Counter(release.state for release in releases)
+    words = {
+        "held": "held",
+        "unfinished": "under way",
+        "done": "undone",
+        "dead": "not undone",
+        "kept": "kept",
+    }
+    return [f"{counts[state]:,} {word}" for state, word in words.items() if counts[state]]
+
+
+def _undone_not(release: ChildRecord) -> str:
+    why = f" ({release.error})" if release.error else ""
+    return f"{release.name}{why}: task {release.id} of {release.queue}"
 
 
 def _of_child(child: SeenChild) -> str:

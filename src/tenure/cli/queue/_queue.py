@@ -31,7 +31,7 @@ from tenure.store import Store
 from ._edit import edit
 from ._follow import follow
 from ._manage import cancel, purge, requeue, set_paused
-from ._one_task import check_one, described, reschedule, show_task
+from ._one_task import check_one, described, is_left, reschedule, show_task
 from ._put import put
 from ._selected import add_selection, selection_of
 from ._settings import document, set_settings, shown
@@ -279,10 +279,15 @@ def _records(page: Page[TaskRecord], *, nothing: str) -> str:
     # errors get the rest of the terminal's width
     taken = max(map(width, table(header[:-1], rows, nothing="").splitlines()), default=0) + 2
     left = max(_LEAST_ERROR, get_terminal_size().columns - taken)
-    errors = (one_line(r.error or "") if wide else short(r.error or "", left) for r in page.records)
+    errors = (one_line(_error(r)) if wide else short(_error(r), left) for r in page.records)
     rows = [(*row, error) for row, error in zip(rows, errors, strict=True)]
     more = "\nand more: see --limit" if page.next else ""
     return table(header, rows, nothing=nothing) + more
+
+
+def _error(r: TaskRecord) -> str:
+    owner = f"{r.release} of task {r.parent} of {r.parent_queue} is not undone: " if is_left(r) else ""
+    return owner + (r.error or "")
 
 
 def _paged(p: argparse.ArgumentParser) -> None:

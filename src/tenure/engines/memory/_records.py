@@ -35,7 +35,7 @@ class Ended:
         """True if the record's ttl has passed."""
         return self.expires is not None and self.expires <= now
 
-    def show(self, now: float, tree: tuple[int, str, int] = (0, "", 0)) -> e.Record:
+    def show(self, now: float, tree: rules.Tree = rules.ALONE) -> e.Record:
         return e.Record(
             *(self.seq, self.id, self.state, self.payload, self.priority, self.key),
             *(self.attempts, self.deliveries, self.result, max(0.0, now - self.ended_at)),

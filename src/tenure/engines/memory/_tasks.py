@@ -17,6 +17,7 @@ from tenure.engines.rules import (
     WAITING,
     Owner,
     Position,
+    Tree,
     Turn,
     forget_family,
     tree_of,
@@ -181,7 +182,7 @@ class MemoryTaskRows:
         """Return the seconds that a task has until its deadline; None without one."""
         return None if task.deadline is None else max(0.0, task.deadline - self._state.now)
 
-    def _tree(self, queue: str, task: MemoryTask | Ended) -> tuple[int, str, int]:
+    def _tree(self, queue: str, task: MemoryTask | Ended) -> Tree:
         return tree_of(self._families.get(queue, task.id) if task.kin else None)
 
     # leases

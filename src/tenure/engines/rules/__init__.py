@@ -7,7 +7,7 @@ and the conformance suite compares both.
 
 from ._claims import CLAIMERS, POOLS, RESOURCES
 from ._cursors import CURSORS, Cursors
-from ._families import ENTRIES, FAMILIES, Families, forget_family, tree_of
+from ._families import ALONE, ENTRIES, FAMILIES, Families, Tree, forget_family, tree_of
 from ._groups import Group, Groups, GroupSettings, Turn
 from ._holds import HOLDS, LINES, UNSERVED
 from ._names import decoded_name, encoded_name
@@ -30,6 +30,7 @@ LAYOUTS = (
 """The tables of all rules."""
 
 __all__ = (
+    "ALONE",
     "DELAYED",
     "ENDING",
     "FAMILIES",
@@ -56,6 +57,7 @@ __all__ = (
     "Settling",
     "Takers",
     "Task",
+    "Tree",
     "Turn",
     "decoded_name",
     "encoded_name",

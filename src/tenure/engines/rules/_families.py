@@ -593,9 +593,16 @@ def _untime(state: State, families: Table[Family], family: Family) -> None:
             state.wake_at("timeout", first.until)
 
 
-def tree_of(family: Family | None) -> tuple[int, str, int]:
-    """Describe a family as a record shows it: the parent, its queue, and how many children are unfinished."""
-    return (0, "", 0) if family is None else (family.parent, family.parent_queue, family.unfinished)
+Tree = tuple[int, str, int, bool]
+"""A family as a record shows it: the parent, its queue, how many children are unfinished, whether it has releases."""
+
+ALONE: Tree = (0, "", 0, False)
+
+
+def tree_of(family: Family | None) -> Tree:
+    if family is None:
+        return ALONE
+    return (family.parent, family.parent_queue, family.unfinished, bool(family.named))
 
 
 def _life(family: Family) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tenure.engine as e
-from tenure.engines.rules import FAMILIES, decoded_name, tree_of
+from tenure.engines.rules import FAMILIES, Tree, decoded_name, tree_of
 
 from ._clock import seconds
 from ._state import SqliteState
@@ -63,7 +63,7 @@ def seconds_left(state: SqliteState, deadline: int | None) -> float | None:
     return None if deadline is None else seconds(deadline - state.moment)
 
 
-def _tree(state: SqliteState, queue: str, task: int, kin: int) -> tuple[int, str, int]:
+def _tree(state: SqliteState, queue: str, task: int, kin: int) -> Tree:
     return tree_of(state.table(FAMILIES).get(queue, task) if kin else None)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import tenure.engine as e
 from tenure.shared._listing import Page
@@ -14,10 +14,11 @@ from ._family import CHILD, RELEASE
 
 @dataclass(frozen=True, slots=True)
 class ChildRecord:
-    """A child of a task, as the record of its parent has it.
+    """A child of a task, or a release, as the record of its parent has it.
 
     `name` is the name of its block of children, "/" and its name there, `id` its id in the queue `queue`. `state` is
-    "unfinished", or how the child has ended: "done", "dead", "discarded", "cancelled", "expired" or "purged".
+    "unfinished", or how the child has ended: "done", "dead", "discarded", "cancelled", "expired" or "purged". A release
+    has the name of its naming, and may be "held" (it has not begun) or "kept".
     `value` has the bytes of its result or error, and `codec` decodes results.
     """
 
@@ -44,13 +45,26 @@ class ChildRecord:
         return None if self.state == "done" else self.value.decode() or None
 
 
+class Kin(NamedTuple):
+    """The first unfinished child of a task that waits, else its first unfinished release; and its releases by name.
+
+    The first 256 releases are read.
+    """
+
+    child: ChildRecord | None = None
+    releases: tuple[ChildRecord, ...] = ()
+
+
+NO_KIN = Kin()
+
+
 def queue_in(store: StoreHandle, key: str) -> str:
     return key.removeprefix(store.prefix("queue"))
 
 
 def _child_of(entry: e.Entry, store: StoreHandle) -> ChildRecord:
-    queue = queue_in(store, entry.queue)
-    return ChildRecord(entry.name.removeprefix(CHILD), entry.id, queue, entry.state, entry.value, store.codec)
+    name = entry.name.removeprefix(RELEASE if entry.kind == "release" else CHILD)
+    return ChildRecord(name, entry.id, queue_in(store, entry.queue), entry.state, entry.value, store.codec)
 
 
 async def read_children(
@@ -69,13 +83,17 @@ async def read_children(
         scan = replace(scan, after=behind)
 
 
-async def unfinished_child(store: StoreHandle, key: str, record: e.Record) -> ChildRecord | None:
-    """The unfinished child or release of a task that is suspended or ending. Raises `EngineError`, `StoreClosed`."""
-    if not record.children or record.state not in ("suspended", "ending"):
-        return None
-    scan = e.Scan(e.UNFINISHED_CHILDREN, key, only=str(record.id))
-    page = await read_pages(store, scan, 1, patient=True)
-    if not page.rows:
-        page = await read_pages(store, replace(scan, index=e.ENTRIES, after=RELEASE), e.CAP, patient=True)
-    begun = (entry for entry in page.rows if entry.state == "unfinished")
-    return next((_child_of(entry, store) for entry in begun), None)
+async def read_kin(store: StoreHandle, key: str, record: e.Record) -> Kin:
+    """Read for whom a task waits that is suspended or ending, and its releases. Raises `EngineError`, `StoreClosed`."""
+    scan, child = e.Scan(e.UNFINISHED_CHILDREN, key, only=str(record.id)), None
+    waits = record.children > 0 and record.state in ("suspended", "ending")
+    if waits:
+        page = await read_pages(store, scan, 1, patient=True)
+        child = next((_child_of(entry, store) for entry in page.rows), None)
+    if not record.releases:
+        return Kin(child)
+    page = await read_pages(store, replace(scan, index=e.ENTRIES, after=RELEASE), e.CAP, patient=True)
+    releases = tuple(_child_of(entry, store) for entry in page.rows if entry.kind == "release")
+    if waits and child is None:
+        child = next((release for release in releases if release.state == "unfinished"), None)
+    return Kin(child, releases)

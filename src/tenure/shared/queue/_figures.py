@@ -18,7 +18,7 @@ from ._child_records import queue_in
 from ._records import QueueStatistics, statistics_of
 from ._schedule import Alarm
 
-_STATES = ("waiting", "delayed", "leased", "suspended", "ending", "dead")
+_STATES = ("waiting", "delayed", "leased", "suspended", "ending", "held", "dead")
 _TIMEOUT = 10.0
 """Seconds for a reading."""
 _OUTCOMES = ("done", "discarded", "cancelled", "expired", "purged")

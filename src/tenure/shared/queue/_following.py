@@ -17,7 +17,7 @@ from tenure.shared._watch import Watch, new_line, wake
 from tenure.store import StoreHandle
 from tenure.upkeep import BackgroundTask
 
-from ._child_records import ChildRecord, unfinished_child
+from ._child_records import NO_KIN, Kin, read_kin
 from ._payload import P_co
 from ._records import TaskRecord
 from ._reports import is_older
@@ -35,7 +35,7 @@ class Feed:
     def __init__(self, store: StoreHandle, key: str, task_id: int, on_last: Callable[[Feed], object]) -> None:
         self.task_id: int = task_id
         self.record: e.Record | None = None
-        self.child: ChildRecord | None = None
+        self.kin = NO_KIN
         self.version = 0
         self.over = False
         self.error: Callable[[], Exception] | None = None
@@ -82,22 +82,22 @@ class Feed:
                         self.fail(partial(ResultUnavailable, self._key, self.task_id))
                     else:
                         (record,) = answer.rows
-                        child = await unfinished_child(self._store, self._key, record)
-                        self._publish(record, child)
+                        kin = await read_kin(self._store, self._key, record)
+                        self._publish(record, kin)
                         if not self.over:
                             again = answer.ask_again_in
-                            await watch.changed(again if child is None else min(again, _POLL_EVERY))
+                            await watch.changed(again if kin.child is None else min(again, _POLL_EVERY))
         except (EngineError, StoreClosed) as problem:
             self.fail(partial(type(problem), *problem.args))
 
-    def _publish(self, record: e.Record, child: ChildRecord | None) -> None:
+    def _publish(self, record: e.Record, kin: Kin) -> None:
         former = self.record
         if former is not None and is_older(record.progress, former.progress):
             # the engine has lost a report that was seen here
             record = replace(record, progress=former.progress)
         self.over = record.seq > 0
-        is_new = former is None or replace(record, age=former.age) != former or child != self.child
-        self.record, self.child = record, child
+        is_new = former is None or replace(record, age=former.age) != former or kin != self.kin
+        self.record, self.kin = record, kin
         if is_new:
             self.version += 1
             wake(self.followers)
@@ -112,9 +112,7 @@ class TaskChanges(AsyncBlock, NotAwaited, Generic[P_co]):
 
     __slots__ = ("_feed", "_feeds", "_read", "_seen")
 
-    def __init__(
-        self, feed: Callable[[], Feed], read: Callable[[e.Record, ChildRecord | None], TaskRecord[P_co]]
-    ) -> None:
+    def __init__(self, feed: Callable[[], Feed], read: Callable[[e.Record, Kin], TaskRecord[P_co]]) -> None:
         self._feeds = feed
         self._read = read
         self._feed: Feed | None = None
@@ -151,7 +149,7 @@ class TaskChanges(AsyncBlock, NotAwaited, Generic[P_co]):
         while True:
             if feed.version != self._seen and feed.record is not None:
                 self._seen = feed.version
-                return self._read(feed.record, feed.child)
+                return self._read(feed.record, feed.kin)
             if feed.error is not None:
                 raise feed.error()
             if feed.over:

@@ -60,20 +60,20 @@ def new_task(
     retry: Retry | None = None,
     meta: Mapping[str, str] | None = None,
     _text_key: e.OnDuplicate = "refuse",
-    _thing: bool = False,
+    _release: str | None = None,
     **unknown: object,
 ) -> e.NewTask:
     """The task that a put with these options puts. Raises what `put` raises.
 
     `_text_key` is the `on_duplicate` of a key that is a text; `span_meta` is what the span of the put adds. With
-    `_thing`, the task is a release, whose payload is its thing unless another is given.
+    `_release`, the task is the release of that name, whose payload is its thing unless another is given.
     """
     if unknown:
         check_options(unknown)
     seconds = check_seconds("delay", delay) if at is None else _seconds_until(at, delay)
     data = encode_meta(meta, span_meta) if meta is not None or span_meta else b""
-    if timeout is not None or retry is not None or _thing:
-        data = with_options(data, timeout, retry, queue.name if _thing else None)
+    if timeout is not None or retry is not None or _release:
+        data = with_options(data, timeout, retry, queue.name if _release else None, _release)
     text = key_ttl = within = None
     on_duplicate: e.OnDuplicate = "refuse"
     if key is not None:
@@ -90,7 +90,7 @@ def new_task(
             )
     task = (e.NewTask if at is None else DatedTask)(
         b""
-        if _thing and payload is ...
+        if _release and payload is ...
         else encode(queue.codec, queue.key, "payload", payload, queue.max_payload),
         check_count("priority", priority, least=-LARGEST),
         seconds,

@@ -18,7 +18,7 @@ from tenure.arguments import check_timeout
 from ._retry import Retry, check_retry
 
 MOST_BYTES = 1024
-"""No record may be larger, as JSON in UTF-8."""
+"""No record may be larger, as JSON in UTF-8; that of a release also has two names."""
 
 _TYPES = ("on", "never")
 
@@ -26,28 +26,32 @@ _TYPES = ("on", "never")
 class OwnOptions(NamedTuple):
     """The options of one task, which take the place of its worker's; None: the worker's count.
 
-    `thing`: of a release, the name of its queue, with which the name of its thing begins.
+    `release`: of a release, its name; `thing`: the name of its queue, with which the name of its thing begins.
     """
 
     timeout: float | None = None
     retry: Retry | None = None
     thing: str | None = None
+    release: str | None = None
 
 
 _NONE = OwnOptions()
 
 
-def with_options(meta: bytes, timeout: object, retry: object, thing: str | None = None) -> bytes:
+def with_options(
+    meta: bytes, timeout: object, retry: object, thing: str | None = None, release: str | None = None
+) -> bytes:
     """The bytes that travel with a task that was put with such options. Raises `TypeError`, `ValueError`."""
     rule = check_retry(retry)
     record = {
         "timeout": check_timeout("timeout", timeout, least=None),
         "retry": None if rule is None else _described(rule),
         "thing": thing,
+        "release": release,
     }
     given = {name: value for name, value in record.items() if value is not None}
     data = json.dumps(given, separators=(",", ":")).encode()
-    if len(data) > MOST_BYTES:
+    if len(data) > (MOST_BYTES if release is None else 4 * MOST_BYTES):
         raise ValueError(
             f"retry must have at most {MOST_BYTES} bytes as JSON, not {len(data)}: name fewer exceptions"
         )
@@ -67,7 +71,7 @@ def parted(found: Any) -> tuple[dict[str, str], OwnOptions]:
         timeout, retry = record.get("timeout"), record.get("retry")
         timeout = check_timeout("timeout", timeout, least=None)
         rule = None if retry is None else _retry_of(retry)
-        return meta, OwnOptions(timeout, rule, record.get("thing"))
+        return meta, OwnOptions(timeout, rule, record.get("thing"), record.get("release"))
     return {}, _NONE
 
 

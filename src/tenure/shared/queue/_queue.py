@@ -28,7 +28,7 @@ from tenure.store import Codec, Store, check_codec, decoded, handle_of, read_cou
 from tenure.waiting import checkpoint
 
 from ._at_work import QueueWorker, read_workers
-from ._child_records import ChildRecord, read_children, unfinished_child
+from ._child_records import NO_KIN, ChildRecord, Kin, read_children, read_kin
 from ._children import Target
 from ._client import QueueClient
 from ._completing import completing
@@ -340,7 +340,7 @@ class WorkQueue(Target[P], Generic[P]):
         if not page.rows:
             return None
         (record,) = page.rows
-        return self._read(record, await unfinished_child(self._store, self.key, record))
+        return self._read(record, await read_kin(self._store, self.key, record))
 
     def children(self, task_id: int) -> Listing[ChildRecord]:
         """The children of a task, by name; there are none of a task that is not known.
@@ -629,8 +629,8 @@ class WorkQueue(Target[P], Generic[P]):
             return e.Scan(e.TASK, self.key, only=str(check_task_id("task_id", task_id)))
         return e.Scan(e.KEYED_TASK, self.key, only=check_name("key", key))
 
-    def _read(self, record: e.Record, child: ChildRecord | None = None) -> TaskRecord[P]:
-        return record_of(record, self.codec, self._store.codec, self._store, child)
+    def _read(self, record: e.Record, kin: Kin = NO_KIN) -> TaskRecord[P]:
+        return record_of(record, self.codec, self._store.codec, self._store, kin)
 
     async def _move_selected(
         self,

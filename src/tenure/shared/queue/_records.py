@@ -9,7 +9,7 @@ from typing import Any, Generic
 import tenure.engine as e
 from tenure.store import Codec, JsonCodec, StoreHandle, decoded
 
-from ._child_records import ChildRecord, queue_in
+from ._child_records import NO_KIN, ChildRecord, Kin, queue_in
 from ._failures import read
 from ._groups import shown_group
 from ._own_options import parted, thing_of
@@ -87,18 +87,18 @@ class TaskRecord(Generic[P_co]):
 
     - `state`: "waiting", "delayed", "leased", "suspended", "ending", "done", "dead", "discarded", "cancelled" or
       "expired".
-    - `attempts`, `deliveries`: the numbers of failed tries and of deliveries.
     - `age`: seconds since the task became ready, or ended; `deadline`: seconds that are left.
     - `result` of a done task; `error`, `traceback` of the last failed try; `earlier_errors`, a line for each of up
       to ten before.
-    - `progress`: the last report.
     - `payload`: None of an ended task, unless it is dead or the queue keeps payloads.
     - `undecoded`: the bytes of fields that cannot be decoded, by name.
     - `timeout`, `retry`: as put; None: the worker's count.
     - `rank`: orders ended tasks; 0 for others.
-    - `parent`, `parent_queue`: of a child that is unfinished or dead.
-    - `children`: the number of unfinished children; `unfinished_child`: the first by name, if `get` or `follow`
-      returned the record.
+    - `parent`, `parent_queue`: of a child or a release that is unfinished or dead.
+    - `children`: the number of unfinished children.
+    - `unfinished_child` (the first by name) and `releases` (the first 256; "dead": not undone) of an unfinished or dead
+      task, if `get` or `follow` returned the record.
+    - `release`: of a release, its name.
     """
 
     id: int
@@ -122,6 +122,8 @@ class TaskRecord(Generic[P_co]):
     parent_queue: str | None = None
     children: int = 0
     unfinished_child: ChildRecord | None = None
+    release: str | None = None
+    releases: tuple[ChildRecord, ...] = ()
     deadline: float | None = None
     timeout: float | None = None
     retry: Retry | None = None
@@ -157,9 +159,9 @@ def audit_of(counted: QueueStatistics, rows: e.QueueCounts) -> Audit:
 
 
 def record_of(
-    record: e.Record, payloads: Codec[P], codec: Codec, store: StoreHandle, child: ChildRecord | None = None
+    record: e.Record, payloads: Codec[P], codec: Codec, store: StoreHandle, kin: Kin = NO_KIN
 ) -> TaskRecord[P]:
-    """The engine's record of a task, for the user; `codec` is for the rest, `child` an unfinished child."""
+    """The engine's record of a task, for the user; `codec` is for the rest."""
     failures, done = read(record.failure), record.state == "done"
     undecoded: dict[str, bytes] = {}
 
@@ -195,7 +197,9 @@ def record_of(
         parent=record.parent or None,
         parent_queue=queue_in(store, record.parent_key) or None,
         children=record.children,
-        unfinished_child=child,
+        unfinished_child=kin.child,
+        release=own.release,
+        releases=kin.releases,
         deadline=record.deadline,
         timeout=own.timeout,
         retry=own.retry,

@@ -53,7 +53,7 @@ async def name_release(
     family.use(entry, f"the release {name!r}")
     try:
         with PutSpan(family.store.reporter, key, 1) as span:
-            task = new_task(target._place, called.payload, span.meta, _thing=True, **asked)
+            task = new_task(target._place, called.payload, span.meta, _release=name, **asked)
             task = replace(task, group=group_of_children(task.group))
             answer = await family.store.call(
                 e.PutChildren(

@@ -192,6 +192,11 @@ class Task(Guarded, Held, Generic[P_co]):
         return None if queue is None else thing_of(queue, self.id)
 
     @property
+    def release(self) -> str | None:
+        """Of a release, the name that its owner gave it; None of any other task."""
+        return options_in(self._meta).release
+
+    @property
     def last_progress(self) -> Any:
         """The last report of an earlier delivery; None without one. Raises `ValueError` for data that the codec
         refuses.
@@ -748,7 +753,8 @@ class Task(Guarded, Held, Generic[P_co]):
         return (monotonic() if self._session.reporter.observer is None else now()) - self._since
 
     def _about(self, seconds: float) -> dict[str, Any]:
-        return {"queue": self._queue.name, "id": self.id, "attempt": self.attempt, "seconds": seconds}
+        about = {"queue": self._queue.name, "id": self.id, "attempt": self.attempt, "seconds": seconds}
+        return about if self.release is None else about | {"release": self.release}
 
     # for tracing
 

@@ -77,7 +77,7 @@ function paceOf({starts_in, held_off, settings}) {
 }
 const tasksTable = (where, tasks) => table([" id", " state", "age", "attempts", " key", " group", " error"],
   tasks.map(t => [link(String(t.id), {queue: where.queue, task: t.id}), t.state, spoken(Math.max(t.age, 0)), count(t.attempts), t.key || "-", t.group || "-",
-    t.error ? shortened(t.error, 120) : "-"]));
+    t.error || t.release ? shortened((t.release && t.state === "dead" ? `${t.release} is not undone: ` : "") + (t.error ?? ""), 120) : "-"]));
 // A search goes on by itself, one request after the other, until enough is found or it is stopped; it is not repeated.
 const ENOUGH = 50;
 let quest = null;

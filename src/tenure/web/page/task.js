@@ -10,6 +10,10 @@ const stateOf = t => `${t.state}${t.unfinished ? `, ${count(t.unfinished)} unfin
 const treeOf = t => !t.tree.length ? [] : [element("h3", {}, "Children"), table([" child", " task", " state"],
     t.tree.map(one => ["\u2003".repeat(one.depth - 1) + one.name, taskLink(one), stateOf(one)])),
   ...(t.more ? [element("p", {class: "empty"}, "and more")] : [])];
+// What is undone when the task ends.
+const FATES = {unfinished: "under way", done: "undone", dead: "not undone"};
+const releasesOf = t => !t.releases.length ? [] : [element("h3", {}, "Releases"), table([" release", " task", " state"],
+  t.releases.map(r => [r.name, taskLink(r), (FATES[r.state] ?? r.state) + (r.error ? `: ${r.error}` : "")]))];
 async function lookAtTask(where) {
   const t = await ask(`${queueOf(where)}/tasks/${encodeURIComponent(where.task)}`);
   const seen = histories[location.hash] ??= [];
@@ -18,7 +22,7 @@ async function lookAtTask(where) {
   const facts = [["state", t.state], ["age", spoken(Math.max(t.age, 0))], ["priority", count(t.priority)], ["attempts", count(t.attempts)], ["deliveries", count(t.deliveries)],
     ["parent", t.parent && taskLink({id: t.parent, queue: t.parent_queue})], ["children", t.children ? `${count(t.children)} unfinished` : ""],
     ["waits for", t.waits_for.length ? element("span", {}, ...t.waits_for.flatMap((one, i) => [i ? " > " : "", `${one.name}: `, taskLink(one), `, ${one.state}`])) : ""],
-    ["key", t.key], ["group", t.group], ["deadline", t.deadline === null ? "" : `in ${spoken(Math.max(t.deadline, 0))}`], ["timeout", t.timeout === null ? "" : `${spoken(t.timeout)} for each try`], ["retry", t.retry], ["progress", t.progress], ["payload", t.payload], ["result", t.result], ["error", t.error],
+    ...(t.release ? [["release", t.release + (t.state === "dead" ? ", not undone" : "")]] : []), ["key", t.key], ["group", t.group], ["deadline", t.deadline === null ? "" : `in ${spoken(Math.max(t.deadline, 0))}`], ["timeout", t.timeout === null ? "" : `${spoken(t.timeout)} for each try`], ["retry", t.retry], ["progress", t.progress], ["payload", t.payload], ["result", t.result], ["error", t.error],
     ...Object.entries(t.meta).map(([name, value]) => [`meta ${name}`, value])].filter(([, value]) => value !== null && value !== undefined && value !== "");
   const acts = !MAY_ACT ? [] : t.state === "dead" ? [button("Requeue", {action: "requeue", queue: where.queue, ids: [t.id]})]
     : t.rank ? [] : [...(t.state === "delayed" ? [button("Make ready now", {action: "edit", queue: where.queue, id: t.id, delay: 0})] : []),
@@ -27,5 +31,5 @@ async function lookAtTask(where) {
   return [element("div", {class: "bar"}, ...acts), element("dl", {}, ...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
     ...(t.traceback ? [element("h3", {}, "Traceback"), element("pre", {tabindex: 0, role: "region", "aria-label": "Traceback"}, t.traceback)] : []),
     ...(t.earlier_errors?.length ? [element("h3", {}, "Earlier errors"), element("ul", {}, ...t.earlier_errors.map(line => element("li", {}, line)))] : []),
-    ...treeOf(t), ...historyOf(location.hash)];
+    ...releasesOf(t), ...treeOf(t), ...historyOf(location.hash)];
 }

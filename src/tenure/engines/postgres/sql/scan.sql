@@ -63,8 +63,8 @@ BEGIN
     RETURN ROW('row', NULL, status)::tenure.answer;
 END $$;
 
--- A record, and of a task with a family or a deadline also the parent, how many children are unfinished and how much
--- time is left, if it has a deadline; and the queue of the parent.
+-- A record, and of a task with a family or a deadline also the parent, how many children are unfinished, 1 if it has
+-- releases, and the time that is left, if it has a deadline; and the queue of the parent.
 CREATE FUNCTION tenure.with_family(_record tenure.answer, _id bigint, _kin boolean, _left bigint) RETURNS tenure.answer
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -74,7 +74,8 @@ BEGIN
         SELECT * INTO family FROM tenure.family f WHERE f.task = _id AND NOT f.over;
     END IF;
     IF family.task IS NOT NULL OR _left IS NOT NULL THEN
-        _record.n := _record.n || ARRAY[coalesce(family.parent, 0), coalesce(family.unfinished, 0)]
+        _record.n := _record.n || ARRAY[coalesce(family.parent, 0), coalesce(family.unfinished, 0),
+            coalesce(family.named, false)::int]
             || CASE WHEN _left IS NOT NULL THEN ARRAY[_left] END;
         _record.b := _record.b || coalesce(family.parent_queue, '');
     END IF;
