@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import anyio
-from redis_servers import RedisServer
+from redis_servers import RedisServer, WatchedRedis
 
 from benchmarks._postgres_server import server as postgres_server
 
@@ -19,11 +19,14 @@ Soak = Callable[[str, Path, argparse.Namespace], Awaitable[list[str]]]
 
 
 def run(name: str, doc: str, soak: Soak, arguments: list[str], **counts: int) -> int:
-    """Run a soak; `counts` are the options that are numbers, with their defaults."""
+    """Run a soak; `counts` are the options that are numbers, with their defaults.
+
+    With the store "sentinel", `options.watched` has the servers, of which each write waits for the replica.
+    """
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks.soak {name}", description=doc.splitlines()[0]
     )
-    parser.add_argument("--store", choices=["redis", "sqlite", "postgres"], default="redis")
+    parser.add_argument("--store", choices=["redis", "sqlite", "postgres", "sentinel"], default="redis")
     for option, default in counts.items():
         parser.add_argument(f"--{option}", type=int, default=default)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
@@ -40,6 +43,15 @@ def run(name: str, doc: str, soak: Soak, arguments: list[str], **counts: int) ->
             url = f"sqlite:///{folder}/store.db"
         elif options.store == "postgres":
             url = stack.enter_context(stack.enter_context(postgres_server())())
+        elif options.store == "sentinel":
+            (folder / "redis").mkdir()
+            options.watched = watched = WatchedRedis(folder / "redis")
+            for server in watched.processes:
+                stack.callback(server.kill)
+            for one in watched.sentinels:
+                # a primary that is only slow stays
+                one("SENTINEL", "SET", "jobs", "down-after-milliseconds", "2000")
+            url = f"{watched.url}?replicas=1"
         else:
             (folder / "redis").mkdir()
             server = RedisServer(folder / "redis")

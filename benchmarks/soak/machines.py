@@ -1,6 +1,7 @@
 """Kills and freezes the workers of tasks that own machines of a cloud, and judges that no machine is an orphan.
 
     python -m benchmarks.soak machines --store redis --machines 10000 --kills 200      # or sqlite, postgres
+    python -m benchmarks.soak machines --store sentinel --failovers 4           # the primary is replaced meanwhile
 
 Each task launches two machines, and names before each what destroys it. Tasks end in every way: done, after a retry,
 dead, cancelled while they run or are suspended, past a deadline; some destroy a machine early, keep one, or hand both
@@ -16,18 +17,23 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from functools import partial
 from itertools import cycle
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 
 import tenure
-from benchmarks.soak import command, evidence
+from benchmarks.soak import command, evidence, sentinel
 from benchmarks.soak.families import LOOPS, TTL
 from benchmarks.soak.fleet import Fleet
 from benchmarks.soak.machines_client import Cloud
 from benchmarks.soak.plain import judged
 from benchmarks.soak.referees import History, RefereeError, structured
+
+T = TypeVar("T")
 
 AT_ONCE = 24
 DOES = ("done", "retry", "dead", "cancel", "signal", "stuck", "late", "parts", "undo", "keep", "hand over")
@@ -56,9 +62,10 @@ class Owners:
             self.left -= 1
             does = self._chance.choice(DOES)
             deadline = self._chance.uniform(0, 0.1) if does == "late" else None
-            task_id = await self._queue.put({"does": does}, deadline=deadline)
+            key = tenure.Key(f"owner {self.left}", "keep", ttl=60)  # a put whose answer is lost is repeated
+            task_id = await again(partial(self._queue.put, {"does": does}, deadline=deadline, key=key))
             if does == "signal":
-                await self._queue.signal(task_id, "go")
+                await again(partial(self._queue.signal, task_id, "go"))
             async with anyio.create_task_group() as group:
                 if does in ("cancel", "stuck"):
                     group.start_soon(self._cancel, task_id, does)
@@ -69,7 +76,7 @@ class Owners:
 
     async def _cancel(self, task_id: int, does: str) -> None:
         await anyio.sleep(self._chance.uniform(0, 0.1 if does == "cancel" else 0.3))
-        await self._queue.cancel(task_id)
+        await again(partial(self._queue.cancel, task_id))
 
     async def _end(self, task_id: int) -> str:
         try:
@@ -81,6 +88,15 @@ class Owners:
         return "done"
 
 
+async def again(call: Callable[[], Awaitable[T]]) -> T:
+    """The answer of a call that may be repeated, from a store that comes back."""
+    while True:
+        try:
+            return await call()
+        except (tenure.StoreUnavailable, tenure.OutcomeUnknown):
+            await anyio.sleep(0.1)
+
+
 async def soak(url: str, folder: Path, options: argparse.Namespace) -> list[str]:
     chance = random.Random(options.seed)
     path, cloud = folder / "history", folder / "cloud"
@@ -88,7 +104,7 @@ async def soak(url: str, folder: Path, options: argparse.Namespace) -> list[str]
     job = {"url": url, "ttl": TTL, "history": str(path), "cloud": str(cloud)}
     machines = Cloud(str(cloud))
     wrong: list[str] = []
-    async with tenure.open_store(url, ttl=5) as store:
+    async with tenure.open_store(url, ttl=5, retry=30) as store:
         queue, undone = (tenure.WorkQueue(store, name) for name in ("owners", "undone"))
         owners = Owners(queue, History(path, by="soak"), chance)
         owners.left = options.machines // 2
@@ -97,6 +113,8 @@ async def soak(url: str, folder: Path, options: argparse.Namespace) -> list[str]
         async with anyio.create_task_group() as group:
             for _ in range(AT_ONCE):
                 group.start_soon(owners.own)
+            if options.store == "sentinel":
+                group.start_soon(replace_primary, owners, options)
             kills = 0
             while owners.left > 0 or kills < options.kills:
                 if kills >= options.kills * (1 - owners.left / (options.machines // 2)):
@@ -115,7 +133,7 @@ async def soak(url: str, folder: Path, options: argparse.Namespace) -> list[str]
                 fleet.start(**job, loop=next(loops))
                 kills += 1
         for each in (queue, undone):
-            audit = await each.verify()
+            audit = await again(each.verify)
             wrong += audit.problems
             if audit.statistics.unfinished:
                 wrong.append(f"tasks of {each.name} are left: {audit.statistics}")
@@ -147,8 +165,17 @@ async def soak(url: str, folder: Path, options: argparse.Namespace) -> list[str]
     return wrong
 
 
+async def replace_primary(owners: Owners, options: argparse.Namespace) -> None:
+    """Kill the primary, or tell Sentinel to replace it, in equal parts of the run."""
+    for number in range(options.failovers):
+        while owners.left > options.machines // 2 * (1 - (number + 1) / (options.failovers + 1)):
+            await anyio.sleep(0.05)
+        act = sentinel.failover if number % 2 else sentinel.kill
+        print(f"{act.__doc__}: {await act(options.watched)}", flush=True)
+
+
 def main(arguments: list[str]) -> int:
-    return command.run("machines", __doc__, soak, arguments, machines=10_000, kills=200)
+    return command.run("machines", __doc__, soak, arguments, machines=10_000, kills=200, failovers=4)
 
 
 if __name__ == "__main__":
