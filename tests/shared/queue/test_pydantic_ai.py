@@ -59,6 +59,27 @@ async def test_two_runs_in_a_block_have_steps_of_their_own(program):
     assert (len(program["asked"]), program["booked"]) == (4, [7, 7])
 
 
+async def test_what_an_agent_works_in_is_undone_when_its_task_ends(program):
+    destroyed = []
+
+    async def handle(task: tenure.Task[str]):
+        if task.thing:
+            destroyed.append(task.payload)
+            return
+        release = await task.at_end("sandbox")
+        with durable(task):
+            task.set_result((await program["agent"].run(f"work in {release.thing}")).output)
+        assert not destroyed
+
+    async with tenure.open_store("memory:") as store, anyio.create_task_group() as group:
+        queue = tenure.WorkQueue(store, "runs")
+        group.start_soon(tenure.Worker(queue, handle).run)
+        with anyio.fail_after(50):
+            await queue.result(await queue.put("pull"))
+        group.cancel_scope.cancel()
+    assert len(destroyed) == 1
+
+
 async def test_misuse_is_named():
     with pytest.raises(TypeError, match=r"task must be a tenure.Task, not int"), durable(7):
         pass
