@@ -49,6 +49,19 @@ about performance](../docs/explanations/performance.md) has the short answers, a
 A ratio above 1 means that tenure is ahead. It is **behind** where each round is below 1, and equal where the spread
 holds 1. Shares of a rate have no ratio. Versions stand where they change."""
 
+BEHIND = """\
+## Where tenure is behind
+
+All works of all benchmarks in which a peer has the better figure in each round, on at least one loop. Bold ratios are
+behind. [What costs what](COSTS.md) has the causes that we know, and what was tried."""
+
+COSTS = """\
+## What an option costs
+
+Works of ours beside ours without the option: tasks with a group each beside tasks without groups, calls of
+`tenure.blocking` beside the same calls on the loop, and a held transaction beside none. Beside "goal" is a goal that is
+not reached."""
+
 PART = re.compile(r"(<!-- (\w+) of the record: begin -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 
 
@@ -77,7 +90,7 @@ def pages(records: dict[str, Record]) -> dict[Path, str]:
 
 def rewrite(page: str, records: dict[str, Record]) -> str:
     """A page in which each part between markers is what the record says."""
-    parts = {"answers": answers, "behind": what_is_behind, "costs": what_it_costs}
+    parts = {"answers": answers}
     return PART.sub(lambda part: f"{part[1]}\n{parts[part[2]](records)}\n\n{part[3]}", page)
 
 
@@ -108,8 +121,8 @@ def what_it_costs(records: dict[str, Record]) -> str:
 
 
 def all_figures(records: dict[str, Record]) -> str:
-    """All rows of all benchmarks, folded by area."""
-    parts = [HEAD]
+    """The works that are behind, the costs of options, and all rows of all benchmarks, folded by area."""
+    parts = [HEAD, BEHIND, what_is_behind(records), COSTS, what_it_costs(records), "## All rows"]
     said = ""
     for area, names in AREAS.items():
         here = [name for name in names if name in records]

@@ -217,6 +217,7 @@ def test_all_figures_are_folded_by_area():
     page = all_figures(records())
     assert page.count("<details") == page.count("</details>") == len(AREAS)
     assert "<summary>Queues and workers: 8 rows</summary>" in page
+    assert page.index("## Where tenure is behind") < page.index("| swift |") < page.index("## All rows")
     assert "`python -m benchmarks line`" in page.partition("Not on record: ")[2]
     # Markdown within HTML begins after an empty line
     assert all(part.startswith("\n\n") for part in page.split("</summary>")[1:])
@@ -227,13 +228,13 @@ def test_each_benchmark_has_one_area():
 
 
 def test_only_the_parts_between_markers_are_rewritten():
-    page = "before\n<!-- behind of the record: begin -->\nold\n<!-- behind: end -->\n<!-- behind: end -->\nafter\n"
-    new = rewrite(page, records())
-    assert "old" not in new
-    assert "to swift" not in new
-    assert new.startswith("before\n<!-- behind of the record: begin -->\n")
-    assert new.endswith("<!-- behind: end -->\n<!-- behind: end -->\nafter\n")
-    assert rewrite(new, records()) == new
+    ends = "<!-- answers: end -->\n<!-- answers: end -->\nafter\n"
+    page = f"before\n<!-- answers of the record: begin -->\nfigures of long ago\n{ends}"
+    new = rewrite(page, recorded())
+    assert "long ago" not in new
+    assert new.startswith("before\n<!-- answers of the record: begin -->\n")
+    assert new.endswith(ends)
+    assert rewrite(new, recorded()) == new
 
 
 def test_a_run_is_kept_by_benchmark(tmp_path):

@@ -91,7 +91,7 @@ One of the first three events makes a taker ask; the fourth starts the task. For
 
     the alarm          shared/queue/_takes: `on_answer` keeps `ask_again_in`, the next due time of the queue;
                        store/_timers: up to 0.2 s later by chance, `Takers.reask` sends an exchange
-    any operation      of any process on the queue; lua/order: `promote` makes due tasks takeable;
+    an exchange        of any process on the queue; lua/order: `promote` makes due tasks takeable;
                        lua/takers: `offer_tasks` publishes READY to as many idle takers as there are tasks
     the hint           shared/queue/_takes: `on_ready` sends an exchange
     the exchange       lua/exchange: answers with the task, and computes `ask_again_in`;

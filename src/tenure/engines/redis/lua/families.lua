@@ -23,7 +23,7 @@ local tasks = require('tasks')
 local families = {}
 
 -- `timed`: 1 if the task waits until a time; `since`: since when it is ready, kept while it is in no order; `ending`, `result`
--- and `ttl`: a verdict that is kept; `swept`, `swept_to`: which names are swept, and how far.
+-- and `ttl`: a verdict that is kept; `swept`, `swept_to`: which names, and how far; `parent_queue`, `parent`, `depth`: its place.
 local FIELDS = {
     'parent', 'depth', 'total', 'unfinished', 'tries', 'born', 'ends', 'rest', 'life', 'parent_queue', 'name', 'awaited',
     'prefix', 'timed', 'ending', 'result', 'ttl', 'since', 'swept', 'swept_to',

@@ -1,5 +1,5 @@
--- Numbered answers: the last answer of each session and object is kept for two ttls of the session. A client that gets no
--- answer for a ttl has lost its session, so it never asks for an older one.
+-- Numbered answers: the last answer of each session and object, such as `<session> <queue>:exchange`, is kept for two ttls of
+-- the session. A client that gets no answer for a ttl has lost its session, so it never asks for an older one.
 local numbers = require('numbers')
 
 local replies = {}

@@ -47,7 +47,7 @@ local function names(item)
     return match(item, '^%a+ (.*)\255(.*)$')
 end
 
--- What cannot be read is set aside, so that it stops nothing; the index `health` counts it.
+-- What cannot be read is set aside in `unreadable`, so that it stops nothing; the index `health` counts it.
 local function set_aside(set_key, member)
     call('ZREM', set_key, member)
     call('SADD', P .. 'unreadable', set_key .. ' ' .. member)
