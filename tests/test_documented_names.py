@@ -225,11 +225,12 @@ def options_in(text):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_options_of_a_command_are_those_of_its_section(command):
+def test_the_options_in_the_section_of_a_command_exist(command):
     pages = ("cli.md", "cli-run-work.md")
     sections = SECTION.findall("".join((DOCS / "reference" / name).read_text("utf-8") for name in pages))
     own = "".join(title + body for title, body in sections if re.match(rf"`tenure {command}\b", title))
-    of_all = "".join(body for title, body in sections if title == "Reading a store\n")
+    if command == "web":
+        own = (DOCS / "reference" / "web.md").read_text("utf-8")
     text = helped(command)
     below = (
         re.findall(r"^  ([a-z-]+) ", text, re.MULTILINE)
@@ -239,8 +240,8 @@ def test_the_options_of_a_command_are_those_of_its_section(command):
         else ()
     )
     there = options_in(text).union(*(options_in(helped(command, one)) for one in below))
+    assert own
     assert options_in(own) - there == set()
-    assert there - options_in(own) - options_in(of_all) == {"--help"}
 
 
 def test_every_command_is_tried():
