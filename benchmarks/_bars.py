@@ -15,11 +15,16 @@ LEFT, RIGHT, STEP = 150, 400, 24
 """Where bars begin, where the longest one ends, and the height of a bar with its gap."""
 
 
+LACKS = {"dramatiq": "no results", "huey": "no leases, no results", "pgqueuer": "no fence, no results"}
+"""What a peer of the six bars does not do in its benchmark; tenure leases, fences and stores a result for each task."""
+
+
 class Bar(NamedTuple):
     label: str
     value: float
     unit: str
     ours: bool = False
+    lacks: str = ""
 
 
 Group = tuple[str, Sequence[Bar]]
@@ -40,7 +45,7 @@ def drawing(name: str, title: str, groups: Sequence[Group], foot: str) -> Any:
             width = (RIGHT - LEFT) * bar.value / most
             d.text(LEFT - 8, y, bar.label, kind="small bold" if bar.ours else "small", anchor="end")
             d.bar(LEFT, y - 8, width, 16, "good" if bar.ours else "line")
-            d.text(LEFT + width + 6, y, shown(bar.value, bar.unit), kind="small", anchor="start")
+            d.text(LEFT + width + 6, y, _figure(bar), kind="small", anchor="start")
             y += STEP
     d.text(6, y + 4, foot, kind="small", anchor="start")
     return d
@@ -49,7 +54,7 @@ def drawing(name: str, title: str, groups: Sequence[Group], foot: str) -> Any:
 def drawings(records: dict[str, Record]) -> list[Any]:
     """The drawings of the answers, and the six bars."""
     made = [_of(answer, records) for answer in ANSWERS if answer.plot and answer.rows(records)]
-    groups = [(place, [_ours(rows), _theirs(nearest(rows))]) for place, rows in _six(records)]
+    groups = [(place, _two(rows)) for place, rows in _six(records)]
     foot = f"ours beside the nearest peer; asyncio, {_when(records[SIX[0][1].benchmark])}"
     return [drawing("speed", "Jobs a second, with tasks that do nothing", groups, foot), *made]
 
@@ -61,7 +66,7 @@ def says(answer: Answer, records: dict[str, Record]) -> str:
 
 def six_say(records: dict[str, Record]) -> str:
     """The words of the six bars."""
-    parts = [f"{place}: {_words([_ours(rows), _theirs(nearest(rows))])}" for place, rows in _six(records)]
+    parts = [f"{place}: {_words(_two(rows))}" for place, rows in _six(records)]
     return f"Six bars, jobs a second with tasks that do nothing. {'; '.join(parts)}."
 
 
@@ -84,6 +89,11 @@ def _six(records: dict[str, Record]) -> list[tuple[str, list[Row]]]:
     return [(place, with_figures(answer.rows(records))) for place, answer in SIX]
 
 
+def _two(rows: Sequence[Row]) -> list[Bar]:
+    peer = _theirs(nearest(rows))
+    return [_ours(rows), peer._replace(lacks=LACKS.get(peer.label.partition(",")[0], ""))]
+
+
 def _ours(rows: Sequence[Row]) -> Bar:
     return Bar("tenure", rows[0]["ours"], rows[0]["unit"], ours=True)
 
@@ -93,7 +103,11 @@ def _theirs(row: Row) -> Bar:
 
 
 def _words(bars: Sequence[Bar]) -> str:
-    return ", ".join(f"{bar.label} {shown(bar.value, bar.unit)}" for bar in bars)
+    return ", ".join(f"{bar.label} {_figure(bar)}" for bar in bars)
+
+
+def _figure(bar: Bar) -> str:
+    return f"{shown(bar.value, bar.unit)} ({bar.lacks})" if bar.lacks else shown(bar.value, bar.unit)
 
 
 def _when(record: Record) -> str:

@@ -1,7 +1,4 @@
-"""Step 10: a gateway to a language model: keys with limits of their own, costs that are known late, tenants in turn.
-
-Run it: python step10_gateway.py [asyncio | trio] [a store, such as sqlite:///file or redis://localhost]
-"""
+"""Step 10: a gateway to a language model: keys with limits of their own, costs that are known late, tenants in turn."""
 
 import sys
 from dataclasses import dataclass, field
@@ -17,7 +14,7 @@ MOST = 100  # tokens of an answer
 
 
 class TooManyRequests(Exception):
-    """The provider refuses a call: "429", with "Retry-After"."""
+    """The provider refuses a call."""
 
     def __init__(self, retry_after: float) -> None:
         super().__init__(retry_after)
@@ -26,14 +23,14 @@ class TooManyRequests(Exception):
 
 @dataclass
 class Provider:
-    """Stands for the real one, and enforces its limits: for each key it has what is left of them, and since when."""
+    """Enforces its limits: for each key it has what is left of them, and since when."""
 
     violations: int = 0
     left: dict[str, tuple[float, float, float]] = field(default_factory=dict[str, tuple[float, float, float]])
     busy: set[str] = field(default_factory=lambda: {"key-2"})
 
     async def complete(self, key: str, prompt: str) -> tuple[str, int]:
-        """Answer a prompt; return the answer, and how many tokens it took."""
+        """Return the answer, and how many tokens it took."""
         if key in self.busy:  # somebody else uses the same account
             self.busy.remove(key)
             raise TooManyRequests(0.2)
@@ -51,7 +48,7 @@ class Gateway:
     """Answers the prompts of tenants with a few keys."""
 
     def __init__(self, store: tenure.Store, provider: Provider) -> None:
-        # a fifth less at once than the provider allows: calls that were booked apart may arrive together
+        # a fifth less at once than the provider allows: calls may arrive together
         limits = [
             tenure.Limit(REQUESTS, burst=0.8 * REQUESTS),
             tenure.Limit(TOKENS, burst=0.8 * TOKENS, unit="tokens"),
@@ -65,13 +62,13 @@ class Gateway:
         self.breakers = {key: CircuitBreaker(min_calls=5) for key in KEYS}
 
     async def begin(self) -> None:
-        """Add the keys, for four calls at a time with each."""
+        """Add the keys, each for four calls at a time."""
         for key in KEYS:
             for place in range(4):
                 await self.keys.add(f"{key}/{place}", {"key": key})
 
     async def answer(self, task: tenure.Task[str]) -> None:
-        """Answer one prompt: with a key that is free, within its limits, unless its breaker is open."""
+        """Answer one prompt, with a free key."""
         async with self.keys.claim(fair_for=task.group) as claim:
             key = claim.metadata["key"]
             limiter = self.limiters[key]
@@ -79,8 +76,8 @@ class Gateway:
                 try:
                     text, tokens = await self.breakers[key].call(self.provider.complete, key, task.payload)
                 except TooManyRequests as refusal:
-                    await limiter.hold_off(refusal.retry_after)  # for all processes, also for calls that wait
-                    await claim.cool_down(refusal.retry_after)  # others get another key first
+                    await limiter.hold_off(refusal.retry_after)  # for all processes
+                    await claim.cool_down(refusal.retry_after)
                     raise tenure.RetryLater(refusal.retry_after, counts=False) from refusal
                 except tenure.CircuitOpen as refusal:
                     await claim.cool_down(refusal.retry_after)
@@ -106,11 +103,6 @@ async def main(where: str = "memory:") -> None:
             tokens = sum([(await gateway.queue.result(one))["tokens"] for one in ids])
             print(f"{len(ids)} answers, {tokens} tokens; calls above a limit: {provider.violations}")
             group.cancel_scope.cancel()
-        for key, limiter in gateway.limiters.items():
-            state = await limiter.state()
-            print(
-                f"{key}: {state.available['tokens']:.0f} tokens are left, held off for {state.held_off:.1f} s"
-            )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,4 @@
-"""Step 11: a task puts children, waits for them without a worker, and goes on when all have ended.
-
-Run it: python step11_children.py [asyncio | trio] [a store, such as sqlite:///file or redis://localhost]
-"""
+"""Step 11: a task puts children, waits for them without a worker, and goes on when all have ended."""
 
 import sys
 

@@ -1,7 +1,4 @@
-"""Step 1: several copies of a program, one summary. The copy that writes it holds a lock while it writes.
-
-Run it: python step1_lock.py [asyncio | trio] [a store, such as sqlite:///file or redis://localhost]
-"""
+"""Step 1: several copies of a program, one summary. The copy that writes it holds a lock while it writes."""
 
 import sys
 import tempfile
@@ -16,7 +13,7 @@ TEXTS = {"a.txt": "one two three", "b.txt": "four five", "c.txt": "six"}
 
 
 async def write_summary(copy: int, store: tenure.Store, folder: anyio.Path) -> None:
-    """Count the words of all texts and write the sum, unless another copy has done it already."""
+    """Count the words of all texts, unless another copy has done it."""
     async with tenure.Lock(store, "step1 summary").hold(timeout=5) as lease:
         print(f"copy {copy} holds {lease.key}, fence {lease.token}")
         summary = folder / "summary"
@@ -30,7 +27,7 @@ async def write_summary(copy: int, store: tenure.Store, folder: anyio.Path) -> N
 
 
 async def main(where: str = "memory:") -> None:
-    """Run three copies at once. Over a SQLite file they could be three processes."""
+    """Run three copies at once."""
     with tempfile.TemporaryDirectory() as name:
         for text, words in TEXTS.items():
             (Path(name) / text).write_text(words)

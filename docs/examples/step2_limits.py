@@ -1,7 +1,4 @@
-"""Step 2: many readers that share two limits: on how many run at once, and on how many start in a second.
-
-Run it: python step2_limits.py [asyncio | trio] [a store, such as sqlite:///file or redis://localhost]
-"""
+"""Step 2: many readers that share two limits: on how many run at once, and on how many start in a second."""
 
 import sys
 
@@ -13,7 +10,7 @@ TEXTS = {f"page {n}": "word " * n for n in range(12)}
 
 
 async def count_words(store: tenure.Store, name: str, counts: dict[str, int]) -> None:
-    """Fetch one page, politely, and count its words."""
+    """Fetch one page, and count its words."""
     await tenure.RateLimiter(store, "step2 site", tenure.Limit(50, burst=4)).acquire()
     async with tenure.Semaphore(store, "step2 connections", 3).hold():
         await anyio.sleep(0.01)  # the download
@@ -21,7 +18,7 @@ async def count_words(store: tenure.Store, name: str, counts: dict[str, int]) ->
 
 
 async def main(where: str = "memory:") -> None:
-    """Fetch all pages at once, as far as the limits allow."""
+    """Fetch all pages at once."""
     counts: dict[str, int] = {}
     async with tenure.open_store(where) as store:
         began = anyio.current_time()

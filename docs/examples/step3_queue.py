@@ -1,7 +1,4 @@
-"""Step 3: the pages become tasks of a queue. Producers and takers need not know each other.
-
-Run it: python step3_queue.py [asyncio | trio] [a store, such as sqlite:///file or redis://localhost]
-"""
+"""Step 3: the pages become tasks of a queue. Producers and takers need not know each other."""
 
 import sys
 
@@ -13,13 +10,13 @@ TEXTS = {f"page {n}": "word " * n for n in range(12)}
 
 
 async def put_pages(queue: tenure.WorkQueue) -> list[int]:
-    """Put a task for each page. A page that is still in the queue is not put again."""
+    """Put a task for each page that is not in the queue."""
     items = [tenure.Item({"page": name}, key=name) for name in TEXTS]
     return [outcome for outcome in await queue.put_many(items) if isinstance(outcome, int)]
 
 
 async def take_pages(queue: tenure.WorkQueue) -> None:
-    """Take tasks until none has come for a tenth of a second. Each is leased for its block, and done when that ends."""
+    """Take tasks until none has come for a tenth of a second."""
     while True:
         try:
             async with queue.take(timeout=0.1) as task:
@@ -30,7 +27,7 @@ async def take_pages(queue: tenure.WorkQueue) -> None:
 
 
 async def main(where: str = "memory:") -> None:
-    """Put, take with three takers, and add up the results."""
+    """Put, take, and add up the results."""
     async with tenure.open_store(where) as store:
         queue = tenure.WorkQueue(store, "step3 pages")
         task_ids = await put_pages(queue)

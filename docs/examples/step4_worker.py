@@ -1,7 +1,4 @@
-"""Step 4: a worker takes the tasks, retries failures, keeps dead letters, and drains on request.
-
-Run it: python step4_worker.py [asyncio | trio] [a store, such as sqlite:///file or redis://localhost]
-"""
+"""Step 4: a worker takes the tasks, retries failures, keeps dead letters, and drains on request."""
 
 import sys
 
@@ -13,7 +10,7 @@ TEXTS = {f"page {n}": "word " * n for n in range(12)}
 
 
 async def count_words(task: tenure.Task) -> int:
-    """Count the words of one page; the return value is the result of the task."""
+    """Count the words of one page."""
     name = task.payload["page"]
     if name == "page 5" and task.attempt == 1:
         raise ConnectionError("the first try fails, the second will do")
@@ -26,7 +23,7 @@ async def count_words(task: tenure.Task) -> int:
 
 
 async def main(where: str = "sqlite:///pages.db") -> None:
-    """Put all pages into a file, work until nothing is left, and show what became of them."""
+    """Put all pages, work until nothing is left, and show what became of them."""
     async with tenure.open_store(where) as store:
         queue = tenure.WorkQueue(store, "step4 pages", retry=tenure.Retry(attempts=2, backoff=0.1))
         await queue.put_many([tenure.Item({"page": name}, key=name) for name in TEXTS])

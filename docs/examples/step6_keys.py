@@ -1,7 +1,4 @@
-"""Step 6: the site wants a key with every request. Each key is lent to one task at a time, and can be given a rest.
-
-Run it: python step6_keys.py [asyncio | trio] [a store, such as sqlite:///file or redis://localhost]
-"""
+"""Step 6: the site wants a key with every request. Each key is lent to one task at a time, and can be given a rest."""
 
 import sys
 
@@ -14,7 +11,7 @@ BUSY = {"key-1"}  # the site is tired of this one
 
 
 class TooManyRequests(Exception):
-    """The site raises this for a key that asks too often."""
+    """The key asks too often."""
 
 
 async def download(name: str, key: str) -> str:
@@ -27,7 +24,7 @@ async def download(name: str, key: str) -> str:
 
 
 async def count_words(store: tenure.Store, name: str, counts: dict[str, int]) -> None:
-    """Count the words of one page with any free key; each key has a limit of requests in a second."""
+    """Count the words of one page with a free key."""
     pool = tenure.ResourcePool(store, "step6 keys", quarantine=5)
     while name not in counts:
         async with pool.claim(timeout=10, where={"tier": "paid"}) as claim:
@@ -41,7 +38,7 @@ async def count_words(store: tenure.Store, name: str, counts: dict[str, int]) ->
 
 
 async def main(where: str = "memory:") -> None:
-    """Fetch all pages at once, with two keys."""
+    """Fetch all pages, with two keys."""
     counts: dict[str, int] = {}
     async with tenure.open_store(where) as store:
         pool = tenure.ResourcePool(store, "step6 keys")

@@ -1,7 +1,4 @@
-"""Step 8: first all download, then all count, then all rank: no party begins a phase before all have ended the last.
-
-Run it: python step8_phases.py [asyncio | trio] [a store, such as sqlite:///file or redis://localhost]
-"""
+"""Step 8: first all download, then all count, then all rank: no party begins a phase before all have ended the last."""
 
 import sys
 
@@ -31,7 +28,7 @@ async def work(store: tenure.Store, party: int, texts: dict[str, str], counts: d
 
 
 async def main(where: str = "memory:") -> None:
-    """Run the parties at once. Over a SQLite file or a server they could be processes."""
+    """Run the parties at once."""
     texts: dict[str, str] = {}
     counts: dict[str, int] = {}
     async with tenure.open_store(where) as store, anyio.create_task_group() as group:

@@ -1,7 +1,4 @@
-"""Step 9: all patterns composed: keys, connections, a rate, a cache under a lock, priorities, and figures.
-
-Run it: python step9_processor.py [asyncio | trio] [a store, such as sqlite:///file or redis://localhost]
-"""
+"""Step 9: all patterns composed: keys, connections, a rate, a cache under a lock, priorities, and figures."""
 
 import sys
 from functools import partial
@@ -38,7 +35,7 @@ async def close(connection: Connection) -> None:
 
 
 async def count_words(page: str, context: Context) -> int:
-    """Count the words of one page that count; its key, its connection and its start are already granted."""
+    """Count the words of one page; its key, its connection and its start are granted."""
     if "ignored" not in CACHE:
         async with context.lock("step9 ignored words"):
             if "ignored" not in CACHE:

@@ -4,7 +4,8 @@ In the repository: `PYTHONPATH=tests:tests/web python docs/recording/make.py`. I
 `tenure` command with its extra `web` on the PATH, Chromium, and the package pyte (0.8), which is the terminal. What a
 shell shows is sampled, from the moment at which the first command moves; all samples stand side by side in the picture,
 which moves past a window in steps. Lines that occur more than once are in it once. One frame is the page of `tenure
-web`, as PNGs for light and dark. There is no script and no font in it. The commands see another name of this machine.
+web`, as PNGs for light and dark: with it the picture begins, since the shells are nearly empty at their start. There is
+no script and no font in it. The commands see another name of this machine.
 """
 
 from __future__ import annotations
@@ -259,11 +260,13 @@ def picture(samples: list[tuple[float, tuple[str, ...]]], pages: dict[str, bytes
     lines = "".join(
         f'<text id="{name}" x="{EDGE}" y="{EDGE + 14}" {line}</text>' for line, name in names.items()
     )
+    cover = next(n for n, (_, seen) in enumerate(samples) if seen is PAGE)
+    moves = f"animation:f {whole:.1f}s {-times[cover] - 0.05:.2f}s step-end infinite"
     last = f"#f{{animation:none;transform:translateX({-(len(samples) - 1) * wide:.0f}px)}}"
     still = f"@media(prefers-reduced-motion:reduce){{{last}}}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:.0f} {high}" width="{wide:.0f}" height="{high}">'
-        f"<style>{STYLE}#f{{animation:f {whole:.1f}s step-end infinite}}@keyframes f{{{steps}}}{still}</style>"
+        f"<style>{STYLE}#f{{{moves};transform:translateX({-cover * wide:.0f}px)}}@keyframes f{{{steps}}}{still}</style>"
         f'<defs xml:space="preserve">{lines}</defs><rect class="w" x=".5" y=".5" width="{wide - 1:.0f}"'
         f' height="{high - 1}" rx="8"/><g id="f">{frames}</g></svg>\n'
     )
