@@ -128,7 +128,8 @@ def parse_run(words: Sequence[str]) -> Options:
         raise UsageError("name either input files or --from, not both")
     globs: list[str] = args.globs
     if not args.inputs and not globs and args.handler == _EXAMPLE:
-        globs = [f"{sysconfig.get_path('stdlib')}/**/*.py"]
+        stdlib = sysconfig.get_path("stdlib")
+        globs = [f"{stdlib}/*.py", f"{stdlib}/[!s]*/**/*.py"]  # not site-packages, which may be large
     if not args.inputs and not globs:
         raise UsageError("there is no input: name files of lines, - for standard input, or --from 'GLOB'")
     if "-" in args.inputs and args.run is None:
