@@ -535,15 +535,15 @@ def reference():
 
 
 def described(tree):
-    """The names that have a docstring, with their parameters or fields, and the docstrings."""
+    """The names that have a docstring, with their parameters, the docstrings, and the fields of all classes."""
     for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield from (ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign))
         if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and (
             text := ast.get_docstring(node)
         ):
             yield f"{node.name} {text}"
-            if isinstance(node, ast.ClassDef):
-                yield from (ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign))
-            else:
+            if not isinstance(node, ast.ClassDef):
                 yield from (one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg))
 
 
