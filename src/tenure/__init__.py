@@ -7,10 +7,7 @@ The rooms of the house, and which may import which (tests/test_rooms.py keeps it
            < { cli, django, pydantic_ai, web, examples }
 
 A room imports only rooms to its left. Rooms in braces do not import one another, except that cli may start
-web. This front door re-exports `open_store`, `Processor`, `serve`, the classes of `shared` that users
-construct, and the errors that they catch. `testing` may import everything; nothing imports `testing` or the
-front door. Inside of `shared` and `cli`, the folders stand on the room's own modules and do not import one
-another.
+web. `testing` may import everything; nothing imports `testing` or this front door.
 
 Docstrings do not repeat two defaults. Cancellation: a cancelled call has had no effect, and a plain function is no
 checkpoint. Thread safety: none; an object belongs to the event loop that uses it, whose tasks may share it.

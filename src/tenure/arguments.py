@@ -1,11 +1,8 @@
 """Checks of arguments and blocks: one message for each mistake, and plain values behind the front door.
 
-Each function takes the name of the argument, for the message, and the value, and returns a plain `int`, `float` or
-`str`: so what reaches an engine is never an `IntEnum` or a number of numpy's, which drivers treat each in its own way.
-The wrong type raises `TypeError`, the wrong value `ValueError`.
-
-`AsyncBlock`, `SyncBlock`, `NotABlock`, `NotAwaited` and `hinted` say what to write in place of wrong code. Type
-checkers do not see them, so that they find the mistake.
+Each check returns a plain `int`, `float` or `str`: an `IntEnum` or a number of numpy's never reaches an engine, since
+drivers treat each in its own way. The wrong type raises `TypeError`, the wrong value `ValueError`. The classes say what
+to write in place of wrong code; type checkers do not see them, so that they find the mistake.
 """
 
 from __future__ import annotations
@@ -47,10 +44,9 @@ Seconds: TypeAlias = float | timedelta
 """A duration: a number of seconds or a `timedelta`."""
 
 LONGEST = 1e9
-"""Seconds: no duration may be longer. That is some 31 years, and an engine can add it to any time of its clock."""
+"""Seconds: no duration may be longer (31 years). An engine can add it to any time of its clock."""
 
 LARGEST = 2**31 - 1
-"""No count may be larger."""
 
 LONGEST_NAME = 512
 """Bytes in UTF-8: no name may be longer. An index of PostgreSQL takes 2704 bytes for a whole row."""
@@ -113,7 +109,7 @@ def seconds_of(duration: Seconds | None) -> float | None:
 
 
 def check_timeout(name: str, value: object, *, least: float | None = 0) -> float | None:
-    """A duration as above, or None for no limit."""
+    """A duration as of `check_seconds`, or None for no limit."""
     if value is None:
         return None
     try:
@@ -139,7 +135,7 @@ def check_text(name: str, value: object, *, most: int) -> str:
 
 
 def check_flag(name: str, value: object) -> bool:
-    """True or False, and nothing else that is true or false."""
+    """True or False, and no other object."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, not {value!r}")
     return value
@@ -212,8 +208,8 @@ class NotABlock:
 class NotAwaited:
     """A block that refuses `await`, and says what to write.
 
-    Only for blocks of one use, such as `lock.hold()`: code that asks `inspect.isawaitable`, as containers for
-    dependencies do, would await a lock or a store.
+    Only for blocks of one use: containers for dependencies ask `inspect.isawaitable`, and would await a lock or a
+    store.
     """
 
     __slots__ = ()

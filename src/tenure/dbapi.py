@@ -100,7 +100,7 @@ def run_enlisted_sync(connection: object, joining: e.Enlistment[e.A], judge: Cal
 
 
 def check_transaction(there: bool) -> None:
-    """Raise `RuntimeError` if there is none."""
+    """Raise `RuntimeError` if there is no transaction."""
     if not there:
         raise RuntimeError(
             "connection must be in a transaction, which you commit or roll back, not in autocommit mode"
@@ -108,10 +108,7 @@ def check_transaction(there: bool) -> None:
 
 
 class Blocking:
-    """A connection of sqlite3 or psycopg, or a Connection or Session of SQLAlchemy.
-
-    Thread safety: the connection's.
-    """
+    """A connection of sqlite3 or psycopg, or a Connection or Session of SQLAlchemy."""
 
     def __init__(self, connection: Any, family: str) -> None:
         self._connection = connection.connection() if _is_session(connection, family) else connection
@@ -136,7 +133,7 @@ class Blocking:
         return self.find(sql, values)[1]
 
     def find(self, sql: str, values: Mapping[str, Any]) -> Found:
-        """The same, and the names of the columns."""
+        """The names of the columns, and the rows, of a statement as in `run`."""
         connection = self._connection
         if self._family == "sqlalchemy":
             return _found(connection.exec_driver_sql(*rendered(sql, values, connection.dialect.paramstyle)))
@@ -161,11 +158,11 @@ class Awaiting:
         return _family(await self._raw())
 
     async def run(self, sql: str, values: Mapping[str, Any]) -> list[Any]:
-        """The rows of a statement with placeholders like `:name`. Cancellation: roll back."""
+        """As `Blocking.run`."""
         return (await self.find(sql, values))[1]
 
     async def find(self, sql: str, values: Mapping[str, Any]) -> Found:
-        """The same, and the names of the columns. Cancellation: roll back."""
+        """As `Blocking.find`."""
         if self._family == "sqlalchemy":
             connection = await self._of_sqlalchemy()
             return _found(
@@ -183,7 +180,7 @@ class Awaiting:
         return _names(cursor), list(await cursor.fetchall()) if cursor.description else []
 
     async def in_transaction(self) -> bool:
-        """True if a rollback will undo the statement that was just run."""
+        """As `Blocking.in_transaction`."""
         return _in_transaction(await self._raw())
 
     async def in_its_thread(self, function: Callable[[Any, list[Any]], e.A]) -> e.A:

@@ -39,9 +39,9 @@ class TenureError(Exception):
 class AcquireTimeout(TenureError, TimeoutError):
     """The time limit of an acquiring context manager ran out before its turn came. Nothing is held.
 
-    `key` names the lock, pool or queue, `seconds` the limit; `position` is an upper bound of how many waiters were
-    earlier in the line when the limit ran out (None: unknown). `reason` is "held", or says what else was in the way:
-    the store has been away for 3 s, no resource of a pool matched. It may be "".
+    `key` names the lock, pool or queue, `seconds` the limit. `position` is an upper bound of how many waiters were
+    earlier in the line when the limit ran out (None: unknown). `reason` is "held", another obstacle (the store has been
+    away for 3 s, no resource of a pool matched), or "".
     """
 
     def __init__(self, key: str, seconds: float, *, position: int | None = None, reason: str = "") -> None:
@@ -196,7 +196,7 @@ class TaskCancelled(TenureError):
 class TaskNotWaiting(TenureError):
     """The task cannot be changed, since it is not waiting or delayed. Nothing was changed.
 
-    `state` is what it is now, "unknown" if there is no such task; `task_id` is None if it was named by a key that no
+    `state` is its present state, "unknown" if there is no such task; `task_id` is None if it was named by a key that no
     task has.
     """
 
@@ -262,9 +262,7 @@ class PoolTimeout(TenureError, TimeoutError):
 
 
 class WouldExceedDeadline(TenureError):
-    """The call was refused at once, since a wait of `delay` seconds would outlast its deadline. Nothing was
-    booked.
-    """
+    """The call was refused at once, since a wait of `delay` seconds would outlast its deadline. Nothing was booked."""
 
     def __init__(self, key: str, delay: float) -> None:
         super().__init__(f"{key}: a wait of {delay:.3g} s would outlast the deadline")

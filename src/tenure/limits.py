@@ -1,7 +1,4 @@
-"""Limits of a rate, the meaning of a cost for each of them, and the amounts left.
-
-Both limiters are made of these: `tenure.RateLimiter` and `tenure.local.TokenBucket`.
-"""
+"""Limits of a rate, the meaning of a cost for each of them, and the amounts left."""
 
 from __future__ import annotations
 
@@ -81,10 +78,8 @@ class Limit:
 
 
 class Available(float):
-    """The amount that may be spent now: a number of the usual unit; `available["tokens"]` is the amount of another
+    """The amount that may be spent now, 0 while held off: a number of the usual unit; `available["tokens"]` of another
     unit.
-
-    All amounts are 0 while the limiter is held off.
     """
 
     __slots__ = ("_amounts",)
@@ -111,8 +106,9 @@ class LimiterState(NamedTuple):
     """The state of a limiter at one moment."""
 
     available: Available
-    """The number of calls of cost 1 that may start now; it may have a fraction. `available["tokens"]` is the
-    amount of another unit."""
+    """The number of calls of cost 1 that may start now; it may have a fraction. `available["tokens"]` is the amount
+    of another unit.
+    """
     retry_after: float
     """Seconds until a call of cost 1 could start; 0 if it could start now."""
     held_off: float
@@ -150,7 +146,9 @@ class Limits:
         )
 
     def costs(self, cost: Cost) -> dict[str, float]:
-        """The cost as an amount of each unit. Raises `ValueError` for one above a burst, or a unit without a limit."""
+        """The cost as an amount of each unit. Raises `ValueError` for an amount above a burst, or a unit without a
+        limit.
+        """
         costs = dict.fromkeys(self.units, 0.0)
         if isinstance(cost, Mapping):
             if REQUESTS in costs:
@@ -205,10 +203,7 @@ class Limits:
 
 
 class Spending:
-    """The booking of a `spend` block.
-
-    Thread safety: any.
-    """
+    """The booking of a `spend` block. Thread safety: any."""
 
     __slots__ = ("_booked", "_ended", "_limits", "_named")
 
@@ -227,11 +222,10 @@ class Spending:
         return {**self._booked, **self._named}
 
     def correct(self, cost: Cost) -> None:
-        """Set the real cost. Units that are not named stay as booked.
+        """Set the real cost; units that are not named stay as booked. The last of several corrections counts.
 
         The difference is booked or given back when the block ends. A cost above the burst is allowed: later calls
-        wait longer. Of several corrections in a block the last one counts. Raises `ValueError` for a unit without a
-        limit, and `RuntimeError` after the block.
+        wait longer. Raises `ValueError` for a unit without a limit, and `RuntimeError` after the block.
         """
         if self._ended:
             raise RuntimeError("the block of this spending has ended: correct it in the block")
@@ -245,7 +239,7 @@ class Spending:
 
 
 class SpendingBlock(AsyncBlock, NotAwaited, AbstractAsyncContextManager[Spending, None], Generic[B]):
-    """The block of a `spend`: books on entering, and corrects the booking on leaving. For one use."""
+    """The block of a `spend`, for one use: books on entering, and corrects the booking on leaving."""
 
     __slots__ = ("_book", "_booked", "_correct", "_entered", "_name", "_spending")
 
@@ -264,7 +258,6 @@ class SpendingBlock(AsyncBlock, NotAwaited, AbstractAsyncContextManager[Spending
         self._booked: tuple[B] | None = None
 
     async def __aenter__(self) -> Spending:
-        """Book the cost, and wait until it is due."""
         if self._entered:
             raise RuntimeError(f"{self._name}: this block was entered before; make a new one")
         self._entered = True

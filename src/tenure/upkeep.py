@@ -19,10 +19,7 @@ __all__ = ("BackgroundTask", "Upkeep", "in_one_task", "leaves", "unwrapped_task_
 
 @asynccontextmanager
 async def unwrapped_task_group() -> AsyncGenerator[TaskGroup]:
-    """A task group whose own exception group is taken off again when it holds a single exception.
-
-    So an error that the body raises leaves as it was raised. One level is taken off, only this group's.
-    """
+    """A task group whose own exception group is taken off again when it holds a single exception."""
     try:
         async with create_task_group() as group:
             yield group
@@ -78,7 +75,7 @@ class BackgroundTask:
         return self._ended.is_set()
 
     async def end(self) -> None:
-        """Cancel the job and wait until it has ended. Cancellation: it is being cancelled all the same."""
+        """Cancel the job and wait until it has ended."""
         self.cancel()
         await self._ended.wait()
 

@@ -55,14 +55,13 @@ class Lease:
     @property
     def lost(self) -> str | None: ...
     def sql_guard(self, table: str = "tenure_fences", *, name: str | None = None) -> SqlGuard:
-        """The guard that refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has
-        written."""
+        """The guard that refuses this holder's writes to PostgreSQL or SQLite once a later holder has written."""
 
     def lua_guard(self, key: str | None = None) -> LuaGuard:
         """The guard that refuses this holder's Lua scripts on Redis once a later holder has run one."""
 
     def remaining(self) -> float:
-        """The seconds for which the lease would last if no further renewal came through; 0 once it is over."""
+        """The seconds for which the lease would last without a further renewal; 0 once it is over."""
 
     def check(self) -> None:
         """Raise `LeaseLost` if the lease is lost, its time has passed, or the block was left ("released")."""
@@ -89,20 +88,19 @@ class Task(Generic[P_co]):
     @property
     def cancelled(self) -> bool: ...
     def sql_guard(self, table: str = "tenure_fences", *, name: str | None = None) -> SqlGuard:
-        """The guard that refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has
-        written."""
+        """The guard that refuses this holder's writes to PostgreSQL or SQLite once a later holder has written."""
 
     def lua_guard(self, key: str | None = None) -> LuaGuard:
         """The guard that refuses this holder's Lua scripts on Redis once a later holder has run one."""
 
     @property
     def payload(self) -> P_co:
-        """The payload that was put; its `thing`, of a release without one. Raises `ValueError` for data that the
-        queue's codec refuses."""
+        """The payload that was put; by default the `thing` of a release. Raises `ValueError` for data that the codec
+        refuses."""
 
     @property
     def thing(self) -> str | None:
-        """Of a release, the name of what it undoes: the `thing` that its owner was given; None of any other task."""
+        """The name of what a release undoes: the `thing` that its owner was given. None of any other task."""
 
     @property
     def release(self) -> str | None:
@@ -110,8 +108,7 @@ class Task(Generic[P_co]):
 
     @property
     def last_progress(self) -> Any:
-        """The last report of an earlier delivery; None without one. Raises `ValueError` for data that the codec
-        refuses."""
+        """The last report of an earlier delivery, or None. Raises `ValueError` for data that the codec refuses."""
 
     @property
     def meta(self) -> dict[str, str]:
@@ -127,7 +124,7 @@ class Task(Generic[P_co]):
     def step(
         self, name: str, function: Callable[[], Awaitable[R]], *, find: Callable[[], Any] | None = None
     ) -> R:
-        """Call a function once on record: a later delivery of the task gets what an earlier one has stored."""
+        """Call a function once on record: a later delivery of the task gets the stored value."""
 
     @overload
     def step(self, name: str, function: Callable[[], R], *, find: Callable[[], Any] | None = None) -> R: ...
@@ -144,13 +141,13 @@ class Task(Generic[P_co]):
         """Name a release: a task that is put when this task would end, however it ends, and before it has ended."""
 
     def keep(self, name: str) -> bool:
-        """Never begin a release: what it would undo is somebody else's now. False if it has begun."""
+        """Never begin a release: what it would undo is somebody else's now. Returns False if it has begun."""
 
     def check(self) -> None:
         """Raise `LeaseLost` if the task is lost, its time has passed, or the block was left ("released")."""
 
     def complete_in_sync(self, connection: object) -> None:
-        """Like `complete_in`, at once, with a connection that blocks; in any thread."""
+        """Like `complete_in`, with a connection that blocks; in any thread."""
 
 class Lock:
     """Mutual exclusion over all processes that use the store: one holder at a time, first come, first served."""
@@ -168,7 +165,7 @@ class Lock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the lock back. Raises `LeaseLost` if it was lost and the body did not raise something of its own."""
+        """Give the lock back. Raises `LeaseLost` if it was lost and the body raised nothing of its own."""
 
     def holders(self) -> Listing[HolderInfo]:
         """The holders, in the order in which they came."""
@@ -183,7 +180,7 @@ class Lock:
         """Hold the lock for a block, `with lock.hold() as lease`."""
 
     def locked(self) -> bool:
-        """True if any process holds the lock at this time. Raises `StoreClosed`, `EngineError`."""
+        """True if any process holds the lock at present. Raises `StoreClosed`, `EngineError`."""
 
 class RWLock:
     """Many readers or one writer, over all processes that use the store, first come, first served."""
@@ -208,10 +205,10 @@ class RWLock:
         """Share the lock with other readers for a block, `with lock.read() as lease`."""
 
     def write(self, timeout: Seconds | None = None) -> AbstractContextManager[Lease, None]:
-        """Have the lock alone for a block, `with lock.write() as lease`. Everything else as for `read`."""
+        """Have the lock alone for a block, `with lock.write() as lease`; otherwise as `read`."""
 
 class Semaphore:
-    """So many permits over all processes that use the store, taken in weights, first come, first served."""
+    """A number of permits over all processes that use the store, taken in weights, first come, first served."""
 
     def __init__(self, store: Store, name: str, permits: int, *, ttl: Seconds | None = None) -> None: ...
     @property
@@ -228,7 +225,7 @@ class Semaphore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the permit back. Raises `LeaseLost` if it was lost and the body did not raise something of its own."""
+        """Give the permit back. Raises `LeaseLost` if it was lost and the body raised nothing of its own."""
 
     def holders(self) -> Listing[HolderInfo]:
         """The holders, in the order in which they came."""
@@ -240,10 +237,10 @@ class Semaphore:
         """Take the lock from a holder that is stuck, known by its token (see `holders`); for operators."""
 
     def hold(self, permits: int = 1, timeout: Seconds | None = None) -> AbstractContextManager[Lease, None]:
-        """Hold so many permits for a block, all or none, `with semaphore.hold(2) as lease`."""
+        """Hold `permits` for a block, all or none, `with semaphore.hold(2) as lease`."""
 
     def resize(self, permits: int) -> None:
-        """Change the number of permits for everybody, for good; this object knows it at once."""
+        """Change the number of permits for all processes, for good."""
 
 class RateLimiter:
     """Limits a rate over all processes that use the store, with bursts."""
@@ -275,13 +272,13 @@ class RateLimiter:
         """Spend `cost` if the rate allows it at once; returns whether it did. Raises as `acquire` does."""
 
     def hold_off(self, seconds: Seconds) -> None:
-        """Stop all callers in all processes for so many seconds, as after an answer 429 with Retry-After."""
+        """Stop all callers in all processes for `seconds`, as after an answer 429 with Retry-After."""
 
     def state(self) -> LimiterState:
-        """Return the amounts that may be spent at once, and when some may, after those that wait here."""
+        """Return the amounts that may be spent at once, and when some may, after the callers that wait here."""
 
 class Barrier:
-    """A meeting point for so many calls of `wait` over all processes of the store: when all have come, all return."""
+    """A meeting point for `parties` calls of `wait` over all processes of the store: when all have come, all return."""
 
     def __init__(
         self,
@@ -303,13 +300,13 @@ class Barrier:
     @property
     def on_departure(self) -> Literal["break", "drop"]: ...
     def wait(self, *, timeout: float | None = None) -> Arrival:
-        """Arrive, and wait until all parties have."""
+        """Arrive, and wait until all parties have arrived."""
 
     def abort(self) -> None:
-        """Break the barrier: calls that wait, and those that come, get `BarrierBroken`, until `reset`."""
+        """Break the barrier: calls of `wait`, present and later ones, get `BarrierBroken` until `reset`."""
 
     def reset(self) -> None:
-        """Begin a new generation, broken or not: calls that wait get `BarrierBroken`, those that come do not."""
+        """Begin a new generation, broken or not: present calls of `wait` get `BarrierBroken`, later calls do not."""
 
     def statistics(self) -> BarrierStatistics:
         """The state of the barrier. Raises `EngineError`, `StoreClosed`."""
@@ -385,7 +382,7 @@ class WorkQueue(Generic[P]):
         timeout: float | None = None,
     ) -> list[int | DuplicateTask]: ...
     def put_in_sync(self, connection: object, payload: P, **options: Unpack[PutOptions]) -> int:
-        """Like `put_in`, at once, with a connection that blocks; in any thread."""
+        """Like `put_in`, with a connection that blocks; in any thread."""
 
     def take(self, timeout: Seconds | None = None) -> AbstractContextManager[Task[P], bool]:
         """Take a task for a block, `with queue.take() as task`."""
@@ -397,10 +394,11 @@ class WorkQueue(Generic[P]):
         """The record of a task, by its id, or of the task that has that `key`; None if it is not known."""
 
     def children(self, task_id: int) -> Listing[ChildRecord]:
-        """The children of a task, by name; there are none of a task that is not known."""
+        """The children of a task, by name; none of an unknown task."""
 
     def signal(self, task_id: int = 0, name: str = "", value: Any = None, *, key: str | None = None) -> bool:
-        """Send an unfinished task a signal, for which its handler waits with `Task.wait_for`, now or later."""
+        """Send an unfinished task, named by its id or `key`, a signal, for which its handler waits with
+        `Task.wait_for`."""
 
     def reschedule(self, task_id: int, delay: Seconds = 0.0) -> bool:
         """Make a task that is waiting or delayed ready after `delay` seconds, behind the tasks that are ready then."""
@@ -415,7 +413,7 @@ class WorkQueue(Generic[P]):
         delay: Seconds | None = None,
         group: str | None = ...,
     ) -> int:
-        """Change a task that is waiting or delayed, in one step, and return its id; all else stays."""
+        """Change a task that is waiting or delayed, named by its id or `key`, in one step, and return its id."""
 
     @overload
     def cancel(self, task_id: int) -> bool:
@@ -441,10 +439,10 @@ class WorkQueue(Generic[P]):
         """The settings that hold in all processes, and who has set each. Raises `StoreClosed`, `EngineError`."""
 
     def configure(self, **settings: Unpack[QueueOptions]) -> QueueSettings:
-        """Change the settings that are named, for all processes at once, and return all; the others stay."""
+        """Change the settings that are named, for all processes at once, and return all settings."""
 
     def hold_off(self, seconds: Seconds, *, group: str | None = None) -> None:
-        """Start no task of a group, or of the queue, for so many seconds, as after an answer 429 with Retry-After."""
+        """Start no task of a group, or of the queue, for `seconds`, as after an answer 429 with Retry-After."""
 
     def cursors(self) -> dict[str, Any]:
         """The cursors stored by `put_many`, by name."""
@@ -465,14 +463,14 @@ class WorkQueue(Generic[P]):
         limit: int | None = None,
         dry_run: bool = False,
     ) -> int:
-        """Make dead tasks ready again (None: all, or all that are selected); their attempts start anew. Returns how
-        many."""
+        """Make dead tasks ready again (None: all, or all that are selected), and return how many; their attempts start
+        anew."""
 
     def purge(
         self, *states: str, where: Selection | None = None, limit: int | None = None, dry_run: bool = False
     ) -> int:
-        """Delete the tasks in these states ("waiting", "delayed", "dead"), or forget ended ones ("done", "discarded",
-        "cancelled", "expired"); returns how many."""
+        """Delete the "waiting", "delayed" or "dead" tasks, or forget "done", "discarded", "cancelled" or "expired"
+        ones."""
 
     def pause(self) -> None:
         """Deliver no more tasks, in any process, until `resume`. Interruption: it may or may not be applied."""
@@ -518,4 +516,4 @@ class Job(Generic[Params, R]):
         """The item that `put` puts, for `WorkQueue.put_many`. Raises `TypeError` as `put` does."""
 
     def result(self, task_id: int, *, timeout: float | None = None) -> R:
-        """Wait until the task has ended and return what the function has returned, of the annotated type."""
+        """Wait until the task has ended and return the function's result, of the annotated type."""

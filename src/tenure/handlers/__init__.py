@@ -1,6 +1,4 @@
-"""The surroundings of a handler, the user's function that works on a task: its arguments, its call, and its
-end.
-"""
+"""The surroundings of a handler, the user's function that works on a task: its arguments, its call, and its end."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any

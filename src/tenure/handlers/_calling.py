@@ -1,5 +1,3 @@
-"""Calling a user's function: in the event loop or in a thread, checked beforehand, described when it fails."""
-
 from __future__ import annotations
 
 import functools
@@ -14,18 +12,13 @@ _LONGEST_ERROR = 2000
 
 
 def until_free(threads: list[Threads], number: int) -> Awaitable[None] | None:
-    """A wait for the end of a runner's abandoned thread, if it has one."""
     return threads[number].run(_nothing) if threads[number].statistics().busy else None
 
 
 async def in_thread(
     threads: Threads, function: Callable[..., Any], *arguments: Any, timeout: float | None = None
 ) -> Any:
-    """The return value of a handler that runs in a thread, for at most `timeout` seconds. Raises what the handler
-    raises.
-
-    Cancellation: its thread is abandoned.
-    """
+    """The return value of a handler that runs in a thread, for at most `timeout` seconds."""
 
     # a coroutine would not be let out of its thread by trio, a GeneratorExit would close the coroutines that wait here
     def boxed() -> tuple[Any, BaseException | None]:
@@ -46,15 +39,11 @@ def _nothing() -> None:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """The function's qualified name; the `repr` of what has none."""
     return getattr(function, "__qualname__", None) or repr(function)
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature, also if an annotation names a class that is imported for type checkers alone.
-
-    Raises `ValueError` or `TypeError` for a function that has none, such as some that are written in C.
-    """
+    """The signature, also if an annotation names a class that is imported for type checkers alone."""
     if sys.version_info < (3, 14):
         return inspect.signature(function)
     # annotations are evaluated when they are read, from 3.14 on
@@ -64,9 +53,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def check_signature(what: str, function: Callable[..., Any], *arguments: str) -> None:
-    """Refuse a function that does not accept these arguments, as far as its signature says. Raises `TypeError`
-    about `what`.
-    """
+    """Refuse a function that does not accept these arguments, as far as its signature says. Raises `TypeError`."""
     try:
         signature = signature_of(function)
     except (TypeError, ValueError):  # some that are written in C have none

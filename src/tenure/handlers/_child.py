@@ -23,7 +23,7 @@ _SIZE = 8
 
 
 def main() -> None:
-    """Read the preparation and the function, say that it is imported, and answer calls: with a result, or an error."""
+    """Read the preparation and the function, say that it is imported, and answer calls."""
     requests, replies = os.dup(0), os.fdopen(os.dup(1), "wb")
     # what the function reads and prints must not meet the pickles
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -71,7 +71,6 @@ def _receive(requests: int, received: SimpleQueue[bytes]) -> None:
 
 
 def _exactly(requests: int, count: int) -> bytes:
-    """So many bytes; fewer if the pipe was closed."""
     data = bytearray()
     while len(data) < count and (part := os.read(requests, min(count - len(data), 2**20))):
         data += part

@@ -1,7 +1,7 @@
-"""The convention for handlers: which parameter gets the payload, the task, or what a manager of `around` returned.
+"""The convention for handlers: which parameter gets the payload, the task, or the value of a manager of `around`.
 
-Annotations decide, and names do not. If an annotation cannot be resolved, because its names are imported for type
-checkers alone, its text decides: `Task`, `tenure.Task` and `list[Task[int]]` are then tenure's.
+Annotations decide, and names do not. If an annotation cannot be resolved, its text decides: `Task`, `tenure.Task` and
+`list[Task[int]]` are then tenure's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ _UNRESOLVED = re.compile(r"(?:[\w.]*?(\w+)\[)?['\"]?(?:tenure\.(?:\w+\.)?)?(Task
 _CLASSES = re.compile(r"(?:^|\||Optional\[)[\s'\"]*(?:\w+\.)*+(?!Optional\b)(\w+)")
 _LISTS = ("list", "List", "Sequence", "MutableSequence", "Collection", "Iterable")
 _WORK = -1
-"""The source of the argument that is the payload or the task; other sources are places among the `Wanted`."""
 
 
 class NotBegun(Exception):
@@ -51,7 +50,6 @@ class Wanted:
 
     @property
     def is_possible(self) -> bool:
-        """True if there is a class of which a value could be."""
         return bool(self._types or self._names)
 
     def taken(self, values: list[Any]) -> Any:
@@ -79,10 +77,9 @@ def adapted(
 ) -> Callable[..., Any]:
     """The handler as a function of a task; with `batch`, of a list of tasks; with `around`, of a task and values.
 
-    Each of the values goes to the first parameter that is annotated with a class of it, and has none yet. The function
-    returns what the handler returns, or `instead`, which is then called in its place, in another process for instance:
-    with payloads alone. Raises `TypeError` for a parameter that nothing fills, or that does not say whether it is for
-    the task.
+    Each value goes to the first parameter that is annotated with a class of it, and has none yet. `instead` is called
+    in the handler's place, with payloads alone. Raises `TypeError` for a parameter that nothing fills, or that does
+    not say whether it is for the task.
     """
     name = name_of(handler)
     order: list[int] = []  # the sources of the positional arguments
@@ -171,7 +168,7 @@ def parameters_of(function: Callable[..., Any]) -> Iterator[tuple[Parameter, str
 
 
 def hint_of(function: Callable[..., Any], annotation: Any) -> Any:
-    """The type that an annotation of the function names; `Any` without an annotation, or if it cannot be resolved."""
+    """The type that an annotation names; `Any` without an annotation, or if it cannot be resolved."""
     if isinstance(annotation, ForwardRef):
         annotation = annotation.__forward_arg__
     if isinstance(annotation, str):
@@ -205,7 +202,6 @@ def _offered(annotation: Any, names: dict[str, Any]) -> tuple[str, bool]:
 
 
 def _classes_of(annotation: Any, names: dict[str, Any]) -> set[type | str]:
-    """The classes that an annotation names; of an annotation that cannot be resolved, the names of classes."""
     if isinstance(annotation, ForwardRef):
         annotation = annotation.__forward_arg__
     if isinstance(annotation, str):

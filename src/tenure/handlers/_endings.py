@@ -1,12 +1,9 @@
 """The two endings of a handler by an exception: a failure concerns its task, an interruption goes on beyond it.
 
-Interruptions are cancellations that somebody has requested, exceptions that a signal's handler has raised, and the
-closing of the coroutine. Everything else is a failure, also a `BaseException`: a handler that calls `sys.exit()`
-or raises `KeyboardInterrupt` must neither end its worker nor come back to it for ever.
-
-A signal is known by the traceback, since no loop says more. The exception passed through the function that is installed
-for the signal: asyncio's, trio's, or one of the user's. Python's own handler for SIGINT has no frame: there, the
-innermost frame does not stand at a `raise` statement.
+Interruptions are requested cancellations, exceptions that a signal's handler has raised, and the closing of the
+coroutine. Everything else is a failure: a handler that calls `sys.exit()` must neither end its worker nor come back to
+it for ever. A signal is known by the traceback: the exception passed through the function that is installed for the
+signal. Python's own handler for SIGINT has no frame: there, the innermost frame does not stand at a `raise`.
 """
 
 from __future__ import annotations
@@ -39,9 +36,8 @@ class NotKept(Exception):
 
 
 def split_failure(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
-    """The failure and the interruption in what left a handler: of a group, the part that is one or the other.
-
-    Called in the handler's task, in the scopes in which it ran.
+    """The failure and the interruption in what left a handler; of a group, the parts. Called in the handler's task
+    and scopes.
     """
     if isinstance(error, Exception):
         return error, None

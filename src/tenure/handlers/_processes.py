@@ -1,9 +1,7 @@
 """Handlers in processes: each process calls the user's function for one task at a time, and is killed to stop it.
 
-A process starts with the first call, which takes as long as an interpreter and the imports of the function's module
-take, and stays for the next. Parent and child talk by pickles on the child's standard input and output; what the
-function prints goes to standard error. A process ends with its worker, and with its parent however that ends: a thread
-of the child reads the pipe, which is closed then.
+Parent and child talk by pickles on the child's standard input and output; the function's prints go to standard error.
+A process ends with its worker, and with its parent however that ends: a thread of the child reads the pipe.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ _GRACE = 0.5
 
 
 class HandlerProcess:
-    """A process that calls a function. Thread safety: none; it belongs to a runner."""
+    """A process that calls a function; it belongs to a runner."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._name = name_of(function)
@@ -46,7 +44,6 @@ class HandlerProcess:
         self._problem: Exception | None = None
 
     def replacing(self) -> Awaitable[None] | None:
-        """A wait until the process that was killed is replaced; None if there is none to replace."""
         return self._replace() if self._was_ended and self._problem is None else None
 
     async def _replace(self) -> None:
@@ -56,9 +53,10 @@ class HandlerProcess:
             self._problem = problem
 
     async def start(self) -> None:
-        """Start the process, unless it is there, and wait until it has imported the function.
+        """Start the process, unless it is there, and wait until it has imported the function. Raises `RuntimeError`,
+        `OSError`.
 
-        Raises `RuntimeError` if it cannot, or not in time; `OSError`. Cancellation: the process is killed.
+        Cancellation: the process is killed.
         """
         problem, self._problem = self._problem, None
         if problem is not None:
@@ -83,9 +81,9 @@ class HandlerProcess:
         )
 
     async def call(self, *args: Any, **kwargs: Any) -> Any:
-        """The return value of the function. Raises what the function raises, and `RuntimeError` if its process ends.
+        """The return value of the function. Raises its errors, `RuntimeError` if its process ends, and `TypeError` of
+        pickle.
 
-        Raises `TypeError` for arguments that cannot be pickled.
         Cancellation: the process is killed.
         """
         try:
@@ -110,7 +108,6 @@ class HandlerProcess:
         return value
 
     async def end(self) -> None:
-        """Kill the process, and wait for its end. Cancellation: it ends all the same."""
         process, self._process = self._process, None
         if process is not None:
             self._was_ended = True
@@ -131,7 +128,6 @@ class HandlerProcess:
         return pickle.dumps((os.getpid(), preparation))
 
     async def _reply(self, requests: Sequence[bytes]) -> bytes:
-        """Send requests and receive the reply. Raises `EndOfStream` if the process ends."""
         assert self._process is not None
         replies: list[bytes] = []
         async with unwrapped_task_group() as group:

@@ -1,7 +1,7 @@
-"""Errors on their way from a handler's process: rules judge them in the worker as they would where they were raised.
+"""Errors on their way from a handler's process.
 
-Most errors are pickled. An error that would be another one after that is made anew from its class, arguments and
-attributes, without its `__init__`; a group from its errors. A class that cannot be found has a stand-in of its name.
+An error that would be another one after pickling is made anew from its class, arguments and attributes, without its
+`__init__`. A class that cannot be found has a stand-in of its name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any, cast
 
 
 def packed(error: BaseException, *, with_cause: bool = True) -> tuple[Any, ...]:
-    """A value for `unpacked` that can be pickled; with the error's cause, but not the cause of that."""
     cause = None
     if with_cause and error.__cause__ is not None:
         cause = packed(error.__cause__, with_cause=False)
@@ -28,7 +27,7 @@ def packed(error: BaseException, *, with_cause: bool = True) -> tuple[Any, ...]:
 
 
 def unpacked(sent: tuple[Any, ...]) -> BaseException:
-    """The error, or an error with its text: a `RuntimeError` if it cannot be made."""
+    """The error, or a `RuntimeError` with its text if it cannot be made."""
     whole, kind, args, attributes, cause, text = sent
     error: BaseException = RuntimeError(text)
     with suppress(Exception):
@@ -69,7 +68,6 @@ def _made(kind: Any, args: tuple[Any, ...], attributes: dict[str, Any]) -> BaseE
 
 
 def _described(kind: type) -> tuple[Any, ...]:
-    """A class: its pickle if it can be found by its name, and what a stand-in needs."""
     data = pickle.dumps(kind) if _is_sendable(kind) else None
     bases = tuple(_described(base) for base in kind.__bases__ if base is not object)
     return data, kind.__name__, kind.__qualname__, kind.__module__, bases

@@ -1,4 +1,7 @@
-"""Patterns inside one process: no engine, no I/O, as fast as the event loop allows."""
+"""Patterns inside one process: no engine, no I/O, as fast as the event loop allows.
+
+Each object may be made outside a running loop, and used on one loop after the other.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""The entries of a queue: in order of arrival, or by priority with aging."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -39,19 +37,15 @@ class BacklogEntry(Generic[T]):
 
 
 class Fifo(Generic[T]):
-    """First in, first out."""
-
     __slots__ = ("_entries", "size")
 
     size: int
-    """The number of entries."""
 
     def __init__(self) -> None:
         self._entries: deque[BacklogEntry[T]] = deque()
         self.size = 0
 
     def first(self) -> BacklogEntry[T]:
-        """Return the next entry; the backlog must not be empty."""
         return self._entries[0]
 
     def add(self, entry: BacklogEntry[T]) -> None:
@@ -66,7 +60,6 @@ class Fifo(Generic[T]):
             entries.insert(later, entry)
 
     def remove(self, entry: BacklogEntry[T]) -> None:
-        """Remove an entry: in constant time if it is the first."""
         entry.there = False
         self.size -= 1
         if self._entries[0] is entry:
@@ -78,14 +71,12 @@ class Fifo(Generic[T]):
 class Ranked(Generic[T]):
     """Higher priority first; with `aging`, entries older than that many seconds go first, the oldest first.
 
-    A heap by priority and one by age hold the same entries; an entry that is taken from one heap becomes dead in the
-    other.
+    Two heaps hold the same entries; an entry taken from one becomes dead in the other.
     """
 
     __slots__ = ("_aging", "_by_age", "_heap", "size")
 
     size: int
-    """The number of entries."""
 
     def __init__(self, aging: float | None) -> None:
         self._aging = aging
@@ -94,7 +85,6 @@ class Ranked(Generic[T]):
         self.size = 0
 
     def first(self) -> BacklogEntry[T]:
-        """Return the next entry; the backlog must not be empty."""
         heap = self._heap
         if self._aging is not None:
             by_age = self._by_age

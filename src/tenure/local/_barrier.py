@@ -1,9 +1,4 @@
-"""A barrier for tasks of one process: all of its parties go on together, or none of them does.
-
-The broken state is as in Java's `CyclicBarrier`, which `threading.Barrier` has too; "drop" is the way of
-`asyncio.Barrier`. Arrivals are not counted: the parties that have arrived are those in the line. So a party that
-leaves cannot leave a wrong count behind (python/cpython#155233).
-"""
+"""The parties in the line are the arrivals: a count could become wrong when a party leaves (python/cpython#155233)."""
 
 from __future__ import annotations
 
@@ -38,17 +33,17 @@ class Barrier(AsyncBlock):
     """A meeting point for `parties` tasks: when as many have arrived, all go on; then the next generation may.
 
     With `on_departure="break"` a party that is cancelled while it waits breaks the barrier: waiting parties and
-    later ones get `BarrierBroken`, until `reset`. So none passes unless all do. With "drop" it is
-    forgotten and the others wait on for another.
+    later ones get `BarrierBroken`, until `reset`. With "drop" it is forgotten and the others wait for another.
 
-    Cancellation: comes before all go on, or after that. asyncio's native ``task.cancel()`` may reach a party in the
-    tick in which all were let go: it alone raises.
+    Cancellation: asyncio's native ``task.cancel()`` may reach a party in the tick in which all were let go: it alone
+    raises.
+
+    Source: the broken state is as in Java's `CyclicBarrier`, "drop" as in `asyncio.Barrier`.
     """
 
     __slots__ = ("_breaks", "_broken", "_generation", "_line", "_parties")
 
     def __init__(self, parties: int, *, on_departure: Literal["break", "drop"] = "break") -> None:
-        """Make a barrier for `parties` tasks (at least 1); outside a running loop too."""
         if on_departure not in ("break", "drop"):
             raise ValueError(f'on_departure must be "break" or "drop", not {on_departure!r}')
         self._parties = check_count("parties", parties)
@@ -73,7 +68,7 @@ class Barrier(AsyncBlock):
         return bool(self._broken)
 
     async def wait(self) -> int:
-        """Wait for the others and return one's place in the order of arrival, from 0 to `parties` - 1.
+        """Wait for the others and return the place in the order of arrival, from 0 to `parties` - 1.
 
         Always a checkpoint. Raises `BarrierBroken` if the barrier is broken, or is broken or reset meanwhile.
 
@@ -104,12 +99,12 @@ class Barrier(AsyncBlock):
         self._break("it was aborted")
 
     def reset(self) -> None:
-        """Start over, broken or not: waiting parties get `BarrierBroken`, later ones do not."""
+        """Start over, broken or not: waiting parties get `BarrierBroken`, later parties do not."""
         self._break("it was reset")
         self._broken = ""
 
     def statistics(self) -> BarrierStatistics:
-        """Return the current state."""
+        """The current state."""
         return BarrierStatistics(self._parties, self.n_waiting, self._generation, self.broken)
 
     async def __aenter__(self) -> int:

@@ -1,12 +1,8 @@
-"""A watch over the event loop: it reports the task that blocked the loop, the line, and the time.
+"""A watch over the event loop, by a thread that looks at the loop ten times within the threshold.
 
-A thread looks at the loop ten times within the threshold. Finding the same step of the same task for as long
-as the threshold, it takes that thread's stack, which names the line; when it finds another step, the block is
-over, and is reported.
-
-So steps have to be distinguished, at next to no cost. trio reports each step (an instrument that adds one to a
-number). asyncio does not; there a timer adds to the number as soon as the loop has turned, and the running
-task is asked for from outside.
+If it finds the same step of the same task for as long as the threshold, it takes the stack; the next step ends the
+block. trio reports each step (an instrument adds one to a number). asyncio does not: there a timer adds to the number
+as soon as the loop has turned.
 """
 
 from __future__ import annotations
@@ -44,8 +40,9 @@ class Blocked:
     task: str
     """The name of the task."""
     line: str
-    """The place of the block: ``file:line, in function: code``. The innermost line that is neither of the standard
-    library nor of an installed package, if there is such a line."""
+    """The place of the block: ``file:line, in function: code``. If possible, the innermost line outside of the standard
+    library and of installed packages.
+    """
     seconds: float
     """The duration in seconds, measured from another thread: up to a fifth of the threshold too much."""
     stack: str
@@ -84,20 +81,19 @@ class _Steps(Protocol):
 class BlockingWatch(AsyncBlock):
     """Reports each step of a task that keeps the loop from turning for longer than `threshold` seconds.
 
-    ``async with BlockingWatch():`` watches the loop that it is entered on, until the block is left, with a
-    thread of its own. `on_block` is called with a `Blocked` when the block is over, in that thread; if it raises,
-    that is logged with its traceback. None: a warning is logged, to "tenure".
+    ``async with BlockingWatch():`` watches the loop that it is entered on, until the block is left, with a thread of
+    its own. `on_block` is called in that thread with a `Blocked` when the block is over; its errors are logged. None:
+    a warning is logged, to "tenure".
 
-    What it cannot see: a block that never ends; callbacks of the loop that are no tasks; C code that does not let
-    other threads run (the block is seen if the task goes on for a moment after that).
+    It cannot see a block that never ends, callbacks of the loop that are no tasks, and C code that does not let
+    other threads run (unless the task goes on for a moment after that).
 
     Cancellation: entering is a checkpoint, before it watches anything; leaving is none.
 
-    Thread safety: none; entered and left on the thread of the loop. `statistics` may be called from any.
+    Thread safety: entered and left on the thread of the loop; `statistics` may be called from any.
     """
 
     def __init__(self, threshold: Seconds = 0.1, on_block: Callable[[Blocked], object] | None = None) -> None:
-        """Make a watch, which sees nothing before it is entered; outside a running loop too."""
         threshold = seconds_of(threshold)
         if not threshold > 0:
             raise ValueError(f"threshold must be more than 0 seconds, not {threshold!r}")
@@ -110,7 +106,7 @@ class BlockingWatch(AsyncBlock):
         self._seen = BlockingWatchStatistics(0, 0.0, 0.0)
 
     async def __aenter__(self) -> Self:
-        """Start watching; entered twice at once: RuntimeError."""
+        """Start watching. Raises `RuntimeError` if it is watching already."""
         if self._steps is not None:
             raise RuntimeError("a BlockingWatch can be entered only once at a time")
         await checkpoint()
@@ -134,7 +130,7 @@ class BlockingWatch(AsyncBlock):
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        """Stop watching; what has blocked until now has been reported when this returns."""
+        """Stop watching; all blocks until now are reported when this returns."""
         assert self._steps is not None
         self._steps.turn()
         self._steps.stop()
@@ -143,7 +139,7 @@ class BlockingWatch(AsyncBlock):
         self._thread.join()
 
     def statistics(self) -> BlockingWatchStatistics:
-        """Return the blocks that were seen so far."""
+        """The blocks that were seen until now."""
         return self._seen
 
     def __repr__(self) -> str:
@@ -238,7 +234,7 @@ class _TrioSteps:
 
 
 def _task_frames(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
-    """The frames from the innermost to the task's own, and none of the loop that runs it."""
+    """The frames from the innermost to the task's own, without the frames of the loop."""
     frames = list(traceback.walk_stack(frame)) if frame is not None else []
     while frames and not frames[-1][0].f_code.co_flags & (CO_COROUTINE | CO_ITERABLE_COROUTINE):
         frames.pop()

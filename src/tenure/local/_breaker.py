@@ -1,5 +1,3 @@
-"""The circuit breaker: calls to a service that is down are refused at once, until a few of them get through again."""
-
 from __future__ import annotations
 
 from contextvars import ContextVar
@@ -60,8 +58,7 @@ class CircuitBreakerStatistics:
     refused: int
     """The number of calls that were refused so far."""
     dropped: int
-    """The number of failures and successes that came too late to count so far: after a change of state, or after a
-    probe's time."""
+    """The number of failures and successes that came too late: after a change of state, or after a probe's time."""
     opened: int
     """The number of times that the breaker has opened so far; being forced open does not count."""
 
@@ -84,9 +81,7 @@ class CircuitBreaker(AsyncBlock):
 
     Raises `TypeError` and `ValueError` for settings that make no sense.
 
-    Cancellation: a cancelled call has no effect on the breaker.
-
-    Thread safety: none; all on the thread of one loop, or of one after the other.
+    Cancellation: a cancelled call has no effect on the breaker; a probe's place is free again.
 
     Source: Nygard, "Release It!"; windows, rates and states as in resilience4j; generations as in sony/gobreaker.
     """
@@ -112,7 +107,6 @@ class CircuitBreaker(AsyncBlock):
         record_result: Callable[[Any], bool] | None = None,
         name: str = "",
     ) -> None:
-        """Make a closed breaker; outside a running loop too."""
         settings = Settings(
             failure_rate=failure_rate,
             slow_call_rate=slow_call_rate,
@@ -149,9 +143,9 @@ class CircuitBreaker(AsyncBlock):
         record_result: Callable[[Any], bool] | None = None,
         name: str = "",
     ) -> Self:
-        """Make a breaker that opens after so many `failures` in a row, and closes after one probe that succeeds.
+        """Make a breaker that opens after so many `failures` in a row, and closes after one successful probe.
 
-        A success begins the count anew; slow calls are calls as any other. The rest is as in `CircuitBreaker`.
+        A success begins the count anew. Slow calls do not count as such. The other options are as in `CircuitBreaker`.
         """
         failures = check_count("failures", failures)
         return cls(
@@ -171,14 +165,11 @@ class CircuitBreaker(AsyncBlock):
         )
 
     async def call(self, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call and await ``fn(*args, **kwargs)``; return or raise what it does. `CircuitOpen` if it may not be called.
+        """Call and await ``fn(*args, **kwargs)``, and return its result. Raises `CircuitOpen` for a refused call.
 
-        `TypeError` for anything but an async function: before the call for a plain or generator function (but a lambda
-        may return an awaitable), else after it has returned something that cannot be awaited.
-
-        Adds no checkpoint to a call that is let through; a refusal is one.
-
-        Cancellation: has no effect on the breaker; a probe's place is free again.
+        Raises `TypeError` for anything but an async function: before the call for a plain or generator function (but a
+        lambda may return an awaitable), else after it has returned an object that cannot be awaited. Only a refusal is
+        a checkpoint.
         """
         if type(fn) in _FUNCTIONS:
             code = getattr(fn, "__code__", None)
@@ -237,10 +228,7 @@ class CircuitBreaker(AsyncBlock):
         return NOTHING
 
     def __call__(self, fn: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Guard each call of the async function `fn`: a decorator. TypeError for a plain or a generator function.
-
-        Cancellation: as `call`.
-        """
+        """Guard each call of the async function `fn`: a decorator. Raises `TypeError` for any other function."""
         if not callable(fn):
             raise TypeError(f"fn must be an async function, not {fn!r}")
         _check_async(fn)
@@ -253,10 +241,7 @@ class CircuitBreaker(AsyncBlock):
 
     @property
     def state(self) -> State:
-        """The state as the last call left it.
-
-        It goes from "open" to "half_open" not by itself, but when a call comes.
-        """
+        """The state as the last call left it: only a call makes an "open" breaker "half_open"."""
         return self._states.state
 
     def force_open(self) -> None:
@@ -278,8 +263,7 @@ class CircuitBreaker(AsyncBlock):
     def on_change(self, callback: Callable[[State, State], object]) -> Callable[[], None]:
         """Have ``callback(old, new)`` called after each change of state; the returned function unregisters it.
 
-        It is called in the middle of whatever made the change: it must be quick, and what it raises (an `Exception`) is
-        logged with its traceback.
+        The call is part of the change, so it must be quick. An `Exception` of the callback is logged.
         """
         if not callable(callback):
             raise TypeError(f"callback must be a function, not {callback!r}")
@@ -293,14 +277,14 @@ class CircuitBreaker(AsyncBlock):
         return unregister
 
     def retry_after(self) -> float:
-        """Return in how many seconds a call may be admitted: 0 if one may be now, `inf` if no time is known."""
+        """Seconds until a call may be admitted: 0 if a call may be now, `inf` if no time is known."""
         states = self._states
         if states.state == "half_open" and len(states.probes) + states.window.calls < states.settings.probes:
             return 0.0
         return states.retry_after(steady()) if states.state in ("open", "half_open", "forced_open") else 0.0
 
     def statistics(self) -> CircuitBreakerStatistics:
-        """Return the state as the last call left it."""
+        """The state as the last call left it."""
         states, window = self._states, self._states.window
         judged = window.calls >= states.enough_calls
         return CircuitBreakerStatistics(
@@ -344,7 +328,6 @@ class CircuitBreaker(AsyncBlock):
             return None
 
     def _verdict(self, error: BaseException) -> bool | None:
-        """Judge what came out of calling and awaiting a function."""
         # raised by the call itself, in our own frame: the wrong arguments, or nothing that can be awaited
         if isinstance(error, TypeError) and error.__traceback__ and error.__traceback__.tb_next is None:
             return None

@@ -1,5 +1,3 @@
-"""The meaning of an exception for the health of the called service: a failure, a success, or neither."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,23 +10,18 @@ Matcher: TypeAlias = "type[BaseException] | tuple[type[BaseException], ...] | Ca
 
 
 class Outcomes:
-    """Sorts exceptions: what `ignore` matches says nothing, what `record` matches is a failure, the rest a success.
+    """Sorts exceptions: `ignore` says nothing, `record` is a failure, the rest a success.
 
-    A `BaseException` (cancellation above all) says nothing. A group is as bad as the worst exception in it: a
-    failure if one of them is, else nothing if one says nothing.
-
-    Thread safety: any, if the matching functions are.
+    A `BaseException` (cancellation above all) says nothing. A group is as bad as the worst exception in it.
     """
 
     __slots__ = ("_ignored", "_recorded")
 
     def __init__(self, record: Matcher, ignore: Matcher) -> None:
-        """Take the two matchers; TypeError for an object that is no matcher."""
         self._recorded = _matching("record", record)
         self._ignored = _matching("ignore", ignore)
 
     def failed(self, error: BaseException) -> bool | None:
-        """Return whether `error` is a failure; None when it says nothing either way."""
         if isinstance(error, BaseExceptionGroup):
             group = cast("BaseExceptionGroup[BaseException]", error)
             verdicts = {self.failed(each) for each in group.exceptions}

@@ -1,5 +1,3 @@
-"""The settings of a circuit breaker: when it opens, for how long, and how it tries again."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ __all__ = ("Settings",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings that `CircuitBreaker` documents. Raises TypeError or ValueError for invalid ones."""
+    """The settings that `CircuitBreaker` documents. Raises `TypeError` or `ValueError` for invalid settings."""
 
     failure_rate: float
     slow_call_rate: float
@@ -52,9 +50,7 @@ class Settings:
 
     @property
     def enough_calls(self) -> int:
-        """The number of calls that the window needs before it is judged; a window of fewer calls is judged when
-        full.
-        """
+        """The number of calls that the window needs before it is judged; a smaller window is judged when full."""
         return min(self.min_calls, self.window) if self.window_seconds is None else self.min_calls
 
     def reached(self, calls: int, failures: int, slow: int) -> bool:

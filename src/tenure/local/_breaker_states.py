@@ -4,12 +4,8 @@
                                    ^                                            |
                                    +----------------bad probes-----------------+
 
-and from anywhere, by hand, to forced_open, disabled, metrics_only and (back) to closed.
-
 A call that is admitted gets a *permit*, a number, and hands it back when it ends. While closed it is the number of
-this *era*, which ends with the state; a probe gets a number of its own. So an outcome of an earlier era, or of a probe
-whose place went to another one meanwhile, is recognised as stale and dropped, whatever the state has become. The
-generations come from sony/gobreaker, the windows, rates and the further states from resilience4j.
+this *era*, which ends with the state; a probe gets a number of its own. So a stale outcome is recognised and dropped.
 """
 
 from __future__ import annotations
@@ -36,10 +32,7 @@ UNSEEN = -1  # the permit of a disabled breaker: the outcome is not recorded
 
 
 class States:
-    """The state of one breaker. All times are readings of one clock, in seconds, passed by the caller.
-
-    `on_change` is called with the old and the new state after each change.
-    """
+    """The state of one breaker. All times are readings of one clock, in seconds, passed by the caller."""
 
     __slots__ = (
         "_backoff",
@@ -67,20 +60,16 @@ class States:
     timed: bool
     """True if the times of all calls count in this state.
 
-    If not, the times at which calls begin may be any number, and those at which calls succeed while no call in the
-    window has failed.
+    Otherwise the beginnings of calls may be any numbers, and the ends of successful calls while no call in the window
+    has failed.
     """
     window: CountWindow | TimeWindow
     """The calls of this era: the probes while half open, the calls that opened it while open."""
     probes: dict[int, float]
     """The permits of the probes that are under way, and since when, the eldest first."""
     refused: int
-    """The number of calls that were refused so far."""
     dropped: int
-    """The number of failures and successes that came too late so far, after a change of state or a probe's
-    time."""
     opened: int
-    """The number of times that the breaker has opened so far, except by hand."""
 
     def __init__(self, settings: Settings, on_change: Callable[[State, State], None]) -> None:
         self.settings = settings
@@ -118,7 +107,7 @@ class States:
         return REFUSED
 
     def settle(self, permit: int, since: float, now: float, failed: bool | None) -> None:
-        """Take in what became of the call that was let in with `permit` at `since`; None is no verdict."""
+        """Take in the outcome of the call that got `permit` at `since`; None is no verdict."""
         if permit != self._era:
             self._settle_probe(permit, since, now, failed)
         elif failed is not None:
@@ -132,10 +121,7 @@ class States:
         self._begin(state)
 
     def retry_after(self, now: float) -> float:
-        """Return in how many seconds a call that is refused at `now` may be let in.
-
-        While half open it is at most that: when the eldest probe loses its place, unless it ends before.
-        """
+        """Seconds until a call that is refused at `now` may be let in; while half open, at most these."""
         if self.state == "open":
             return max(0.0, self._opened_at + self._open_for - now)
         if self.probes:

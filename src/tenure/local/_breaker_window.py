@@ -1,7 +1,7 @@
-"""The memory of a circuit breaker: the calls it let through, the last `n` or the calls of the last seconds.
+"""The memory of a circuit breaker: a call is a *mark*: 0, or FAILED, or SLOW, or both.
 
-A call is remembered as a *mark*: 0, or FAILED, or SLOW, or both. Both windows count in O(1) a call: one in a ring,
-as resilience4j's count-based window; the other in ten slices of time, as failsafe-go's.
+Both windows count in O(1) a call: one in a ring, as in resilience4j; the other in ten slices of time, as in
+failsafe-go.
 """
 
 from __future__ import annotations
@@ -17,16 +17,11 @@ SLICES = 10
 
 
 class CountWindow:
-    """The last `size` calls."""
-
     __slots__ = ("_next", "_ring", "_size", "calls", "failures", "slow")
 
     calls: int
-    """The number of calls in the window."""
     failures: int
-    """The number of failed calls."""
     slow: int
-    """The number of slow calls; a call may be both."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -48,19 +43,13 @@ class CountWindow:
 
 
 class TimeWindow:
-    """The calls of the last `seconds`, forgotten a slice of a tenth at a time: when they are 0.9 to 1 times so old.
-
-    The slices begin with the first call. The counts are as of the last `add`.
-    """
+    """The calls of the last `seconds`, forgotten a slice of a tenth at a time. The counts are as of the last `add`."""
 
     __slots__ = ("_ends", "_slices", "_width", "calls", "failures", "slow")
 
     calls: int
-    """The number of calls in the window."""
     failures: int
-    """The number of failed calls."""
     slow: int
-    """The number of slow calls; a call may be both."""
 
     def __init__(self, seconds: float) -> None:
         self._width = seconds / SLICES
@@ -69,7 +58,6 @@ class TimeWindow:
         self.calls = self.failures = self.slow = 0
 
     def add(self, mark: int, now: float) -> None:
-        """Add a call that ended at `now`, and forget those that are too old by then."""
         late = now - self._ends
         if not -self._width <= late < 0:
             self._roll(late, now)

@@ -1,5 +1,3 @@
-"""The bulkhead: a limit of concurrent calls and of waiting ones, and no kind of call crowds out the others."""
-
 # The classes of this file are one idea.
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
@@ -81,14 +79,10 @@ class Bulkhead:
 
     With `shares`, a mapping of kinds to weights (such as ``{"checkout": 3, "search": 1}``), each kind has a line of
     its own, with room for `max_waiting`. Free places are lent to any kind, so one kind alone may have all of them.
-    What becomes free goes to the kind that has the least for its weight, and among equals to the call that has waited
-    longest.
+    A place that becomes free goes to the kind that has the least for its weight, and among equals to the call that has
+    waited longest.
 
-    Cancellation: an `enter` that raises has taken nothing and holds no place in the line.
-
-    Thread safety: none; all on the thread of one loop. It may be used on one loop after the other.
-
-    Source: Nygard, "Release It!"; the sharing is max-min fairness with weights, as schedulers of clusters have it.
+    Source: Nygard, "Release It!"; the sharing is max-min fairness with weights.
     """
 
     __slots__ = ("_arrivals", "_home", "_in_use", "_kinds", "_limit", "_max_waiting")
@@ -100,7 +94,6 @@ class Bulkhead:
         max_waiting: int | None = None,
         shares: Mapping[Hashable, float] | None = None,
     ) -> None:
-        """Make an empty bulkhead; outside a running loop too. TypeError or ValueError for wrong settings."""
         if shares is not None and not shares:
             raise ValueError("shares must have at least one kind, or be None")
         self._limit = check_count("limit", limit)
@@ -120,7 +113,7 @@ class Bulkhead:
     ) -> AbstractAsyncContextManager[None, None]:
         """Be inside for a block: ``async with bulkhead.enter():``.
 
-        `kind` is one of those in `shares`, and None without shares; ValueError for any other. `timeout` in seconds
+        `kind` is a kind of `shares`, and None without shares; any other is a `ValueError`. `timeout` in seconds
         limits the wait (None: for ever; 0: one try). Entering raises `BulkheadFull` if the line is full, and
         `AcquireTimeout`; it is always a checkpoint. Leaving is none.
 
@@ -134,7 +127,7 @@ class Bulkhead:
         return _Entrance(self, state, limit)
 
     def statistics(self) -> BulkheadStatistics:
-        """Return the current state."""
+        """The current state."""
         kinds = {
             kind: BulkheadKindStatistics(state.share, state.in_use, len(state.line), state.refused)
             for kind, state in self._kinds.items()

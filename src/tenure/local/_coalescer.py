@@ -1,10 +1,3 @@
-"""Many puts, few flushes: values put within a window go out together, one value for each key.
-
-The timing is as in lodash's `debounce` (wait, maxWait, leading), for all puts together: each put starts the
-window anew, and a batch goes out when the window has passed without one, when `max_wait` has passed since its
-first put, or when it has `max_items` keys.
-"""
-
 from __future__ import annotations
 
 from collections import Counter, deque
@@ -108,9 +101,8 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
 
     One flush runs at a time. Every put of a batch raises the `Exception` of its flush or of `merge`.
 
-    Raises `ClosedResourceError` for a put after the block, `BrokenResourceError` in puts whose flush was cancelled.
-
     Cancellation: see `put`. A block that is cancelled still flushes the gathered values.
+    Source: the timing of lodash's `debounce`, for all puts together.
     """
 
     def __init__(
@@ -123,7 +115,6 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
         leading: bool = False,
         merge: Callable[[V, V], V] | None = None,
     ) -> None:
-        """Make a coalescer, which gathers nothing before it is entered; outside a running loop too."""
         if not callable(flush):
             raise TypeError(f"flush must be an async function, not {flush!r}")
         window, max_wait = seconds_of(window), seconds_of(max_wait)
@@ -150,7 +141,7 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
-        """Start gathering; the class describes the effects of leaving."""
+        """Start gathering."""
         async with in_one_task("coalescer"), unwrapped_task_group() as group:
             self._home.bind()
             self._open = True
@@ -166,13 +157,13 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
                 job.cancel()
 
     async def put(self, key: K, value: V) -> None:
-        """Put a value, and wait until it is flushed; raise what the flush has raised.
+        """Put a value, and wait until it is flushed; raise the error of the flush.
 
-        ClosedResourceError outside of the block. BrokenResourceError if the flush was cancelled by something of its
-        own. RuntimeError from inside of `flush`, which would wait for itself.
+        Raises `ClosedResourceError` outside of the block, `BrokenResourceError` if the flush was cancelled by
+        something of its own, and `RuntimeError` inside of `flush`. Always a checkpoint.
 
         Cancellation: before its flush begins, the value is taken out again and the others stay; later, the
-        value goes where the others go. Always a checkpoint.
+        value goes where the others go.
         """
         if is_reentrant(self):
             raise RuntimeError(f"{self!r} was put into from inside of its own flush: a deadlock")
@@ -201,7 +192,7 @@ class Coalescer(AsyncBlock, AsyncContextManagerMixin, Generic[K, V]):
             del outcome, waiter
 
     def statistics(self) -> CoalescerStatistics:
-        """Return the current state."""
+        """The current state."""
         batches = [*self._batches] if self._flushing is None else [self._flushing, *self._batches]
         return CoalescerStatistics(
             tasks_waiting=sum(len(batch.line) for batch in batches),

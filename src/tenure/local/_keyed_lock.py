@@ -1,5 +1,3 @@
-"""A lock for each key inside one process; a key that nobody holds or waits for leaves nothing behind."""
-
 # The classes of this file are one idea.
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
@@ -38,16 +36,11 @@ class KeyedLock:
 
     Any hashable object is a key. Nothing is kept for a key that no task holds. Tasks that take several keys in
     different orders can wait for each other for ever.
-
-    Cancellation: a `hold` that raises holds nothing and keeps no place in the line.
-
-    Thread safety: none; all on the thread of one loop. It may be used on one loop after the other.
     """
 
     __slots__ = ("_holders", "_home", "_lines")
 
     def __init__(self) -> None:
-        """Make a lock whose keys are all free; outside a running loop too."""
         self._home = Home(self)
         self._holders: dict[Hashable, object] = {}
         self._lines: dict[Hashable, Line[object, None]] = {}
@@ -58,14 +51,14 @@ class KeyedLock:
         """Hold the lock of a key for a block: ``async with lock.hold(key):``.
 
         `timeout` in seconds limits the wait (None: for ever; 0: one try). Entering raises `AcquireTimeout`, and
-        RuntimeError if this task holds the key already; it is always a checkpoint. Leaving is none.
+        `RuntimeError` if this task holds the key already; it is always a checkpoint. Leaving is none.
 
         Cancellation: while waiting, the place in the line is lost and nothing is held.
         """
         return _Hold(self, check_key(key), seconds("timeout", timeout, zero=True))
 
     def statistics(self) -> KeyedLockStatistics:
-        """Return the current state."""
+        """The current state."""
         return KeyedLockStatistics(len(self._holders), sum(map(len, self._lines.values())))
 
     def __repr__(self) -> str:
@@ -96,7 +89,6 @@ class _Hold(AsyncBlock, NotAwaited, AbstractAsyncContextManager[None, None]):
         self._holds: bool | None = None  # None: not entered yet
 
     async def __aenter__(self) -> None:
-        """Wait for the key. Cancellation: see `KeyedLock.hold`."""
         lock, key, task = self._lock, self._key, this_task()
         if self._holds is not None:
             raise RuntimeError("the result of hold() is for one block: call it again for another")
@@ -125,7 +117,6 @@ class _Hold(AsyncBlock, NotAwaited, AbstractAsyncContextManager[None, None]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Release the key. Cancellation: not a checkpoint; works in cancelled scopes."""
         if not self._holds:
             raise RuntimeError("nothing is held by this block, or it was left already")
         self._holds = False

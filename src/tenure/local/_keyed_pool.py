@@ -1,11 +1,7 @@
-"""Pools of resources by key, such as connections by host, under limits for each key and for all together.
+"""Pools of resources by key, under limits for each key and for all together.
 
-Within a key it works as a `Pool`: a borrower that finds nothing idle waits in the key's line for a resource that is
-returned or created, first come first served. Keys compete for slots. When all are in use, the resource that has been
-idle longest is closed to make room; when nothing is idle, a returned one is closed if a task of another key has waited
-longer than all of its own. So a busy key cannot starve an idle one.
-
-A key is forgotten when it has no resource and no waiter.
+When all slots are in use, the resource that has been idle longest is closed to make room; when nothing is idle, a
+returned resource is closed if a task of another key has waited longer than all of its own.
 """
 
 from __future__ import annotations
@@ -48,20 +44,14 @@ class KeyedPool(PoolLifecycle[T], Generic[K, T]):
             async with pool.acquire("example.org:443", timeout=10) as connection:
                 ...
 
-    - `create(key)`, `close(resource)`; `check(resource)` returns whether it works; `reset(resource)` cleans it up.
-    - `max_per_key`, `max_total`: slots.
+    - `create(key)`; `max_per_key`, `max_total`: slots.
     - `max_waiting`: tasks that may wait for a return, for each key (None: any number).
     - `evict`: "oldest" closes the longest idle resource if another key needs its slot; "never" waits.
     - `on_evict(key, resource, reason)` is called before a resource is closed.
-    - `idle_timeout`, `max_lifetime`: when an unused resource, or an old one, is closed; never while it is lent.
-    - `check_timeout`, `create_timeout`, `close_timeout`: limits of calls.
-    - `check_after_idle`: an idle time without a check.
-    - `leak_after`: a longer loan is reported.
-    - `observer` gets the events.
+    - `close`, `check`, `reset`, `observer`, and the times `idle_timeout`, `max_lifetime`, `check_timeout`,
+      `create_timeout`, `close_timeout`, `check_after_idle` and `leak_after` are as in `Pool`.
 
-    Times are in seconds; None is never. After a fork the child needs a pool of its own.
-
-    Raises `ValueError` and `TypeError` for wrong arguments; `RuntimeError` if it is opened twice or used before.
+    After a fork the child needs a pool of its own. Raises as `Pool` does.
     """
 
     _by_key = True
@@ -105,19 +95,14 @@ class KeyedPool(PoolLifecycle[T], Generic[K, T]):
     ) -> AbstractAsyncContextManager[T]:
         """Borrow a resource of `key` for a block: ``async with pool.acquire("example.org") as resource``.
 
-        A resource that is not `exclusive` is shared: other tasks that ask for a shared one get the same one. `timeout`
-        in seconds limits the wait, the creation and the check included (None: for ever; 0: only an idle or shared
-        resource). Entering raises `PoolTimeout`, which describes the state of the pool, `PoolClosed`, `BulkheadFull` if
-        `max_waiting` tasks wait already, and what `create` raised. Leaving raises nothing of its own, and waits only
-        for `reset` and, after an exception, for `check`.
-
-        Cancellation: while waiting, nothing is taken and no place is kept. In a check, the resource is closed; in
-        the body, reset, or closed without `reset`. Leaving is not cancelled.
+        A resource that is not `exclusive` is shared: other tasks that ask for a shared resource get the same one. With
+        a `timeout` of 0, only an idle or shared resource is lent. `timeout`, errors and cancellation are otherwise as
+        in `Pool.acquire`, but the errors of `create` are always raised.
         """
         return Loan(self, check_key(key), timeout, exclusive=check_flag("exclusive", exclusive))
 
     def statistics(self) -> KeyedPoolStatistics:
-        """Return the current state. Counts its keys one by one."""
+        """The current state. Counts the keys one by one."""
         return KeyedPoolStatistics(
             max_per_key=self._max_per_key,
             max_total=self._max_total,

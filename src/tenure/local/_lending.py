@@ -1,8 +1,7 @@
 """The base of pools: how a resource is lent, shared, checked and taken back.
 
-A borrower that finds none idle waits in the line of its key. A resource that becomes free, returned or newly created,
-goes to the head of the line in the same step. So waiters wait for resources, not for slots, and no waiter is bound to
-the creation that it caused.
+A resource that becomes free goes to the head of its key's line in the same step. So waiters wait for resources, not for
+slots, and no waiter is bound to the creation that it caused.
 """
 
 # The classes of this file are one idea.
@@ -47,7 +46,6 @@ class Lending(Slots[T]):
         """Describe the state of the pool."""
 
     def _told(self, key: object, what: str = "") -> str:
-        """Say what happened to a borrower, in the state of the pool."""
         if not self._by_key:
             return f"{what}{self._summary()}"
         subpool = self._subpools.get(key)
@@ -94,7 +92,6 @@ class Lending(Slots[T]):
         return entry.users == 1 and entry.lent_at - entry.since >= self._check_after
 
     async def _obtain(self, loan: Wish, entry: PoolEntry[T] | None, timeout: float) -> PoolEntry[T]:
-        """Check the entry that was taken, or wait for another. Cancellation: nothing is taken."""
         remaining = timeout
         if entry is not None:
             # a limit of 0 is none for a check, or nothing that is due for one could ever be had so
@@ -121,7 +118,6 @@ class Lending(Slots[T]):
         return entry
 
     async def _step(self, entry: PoolEntry[T]) -> None:
-        """Make the checkpoint of a borrower that need not wait. Cancellation: the resource is given back."""
         try:
             await checkpoint()
         except BaseException:
@@ -143,7 +139,6 @@ class Lending(Slots[T]):
         return passed
 
     async def _stand_in_line(self, loan: Wish, timeout: float) -> PoolEntry[T]:
-        """Wait for an entry. Raises `Expired` after `timeout` seconds. Cancellation: nothing is taken."""
         self._check_open()
         subpool = self._subpool(loan.key)
         if self._max_waiting is not None and self._is_crowded(subpool, loan.exclusive, self._max_waiting):
@@ -161,7 +156,6 @@ class Lending(Slots[T]):
         return await subpool.line.wait(waiter, timeout)
 
     def _is_crowded(self, subpool: SubPool[T], exclusive: bool, most: int) -> bool:
-        """True if `most` tasks wait for this key until a resource is returned."""
         wanting = self._slot_queue.wanting
         # slots that are not lent and not for others: they are free, or become free without a return
         free = self._max_total - self._slots + self._closing - len(wanting) + (subpool in wanting)
@@ -182,7 +176,6 @@ class Lending(Slots[T]):
         self._look_at(subpool)
 
     def _give_back(self, entry: PoolEntry[T], time: float, *, used: bool = True) -> None:
-        """Hand a resource in order to the next waiter, or keep it, when its last user has left."""
         if entry.closed:
             return  # under its borrowers' hands
         if entry.users > 1:
@@ -222,13 +215,11 @@ class Lending(Slots[T]):
     # sharing
 
     def _shared(self, subpool: SubPool[T], time: float) -> PoolEntry[T] | None:
-        """Return the resource that others may share, unless it is too old for that."""
         if subpool.shared is not None and time >= subpool.shared.expires:
             subpool.shared = None  # its users go on with it
         return subpool.shared
 
     def _share(self, subpool: SubPool[T]) -> None:
-        """Admit the tasks at the head of the line that accept a shared resource."""
         shared = subpool.shared and self._shared(subpool, now())
         while shared is not None and (head := subpool.line.head()) is not None and not head.want.exclusive:
             shared.users += 1
@@ -237,10 +228,7 @@ class Lending(Slots[T]):
     # taking back
 
     async def _come_back_from(self, loan: Wish, entry: PoolEntry[T], error: BaseException | None) -> None:
-        """Take back a resource that needs a reset, or a body of which raised: it is `SPOILT` then.
-
-        Cancellation: shielded; only asyncio's native cancellation reaches it, and then closes the resource.
-        """
+        """Take back a resource that needs a reset, or whose body raised: it is `SPOILT` then. In a shield."""
         subpool, closing = entry.subpool, self._phase == "closing"
         if error is not None:
             entry.since = SPOILT
@@ -288,7 +276,6 @@ class Loan(AsyncBlock, NotAwaited, Wish, AbstractAsyncContextManager[T]):
         self.task = None
 
     async def __aenter__(self) -> T:
-        """Borrow a resource. Cancellation: nothing is borrowed."""
         if self._entered:
             raise RuntimeError("the result of acquire() is for one block: call it again for another")
         self._entered = True
@@ -308,7 +295,6 @@ class Loan(AsyncBlock, NotAwaited, Wish, AbstractAsyncContextManager[T]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the resource back. Cancellation: not cancelled, but see the pool's `acquire`."""
         entry, self._entry = self._entry, None
         if entry is None:
             raise RuntimeError("nothing was borrowed by this block, or it was left already")

@@ -11,11 +11,11 @@ from tenure.arguments import LONGEST
 from tenure.limits import REQUESTS, Available, Cost, Limit, LimiterState, Limits
 
 MADE_UP = 0.05
-"""Seconds: if the loop was late by no more than this, nothing that fell due while tasks waited is lost. After more,
-the bucket has what fits into it, or what fell due in that time if that is more."""
+"""Seconds by which the loop may be late without a loss of what fell due while tasks waited. After more, the bucket has
+what fits into it, or what fell due in that time if that is more.
+"""
 
 _ONE_UNIT = Limits((Limit(1e12),))
-"""The unit of a bucket with a plain rate: requests."""
 
 
 class Arithmetic(Protocol):
@@ -32,19 +32,13 @@ class Arithmetic(Protocol):
     def amount(self, n: Any) -> Any:
         """The amount that a caller names. Raises `TypeError`, and `ValueError` for more than the burst."""
 
-    def costs(self, cost: Cost) -> tuple[Limits, dict[str, float]]:
-        """The limits and the cost in each unit. Raises what `amount` raises."""
-        ...
+    def costs(self, cost: Cost) -> tuple[Limits, dict[str, float]]: ...
 
     def take(self, n: Any, time: float, late: bool) -> bool: ...
 
-    def due(self, n: Any) -> float:
-        """The time at which the next waiter in line may have the amount."""
-        ...
+    def due(self, n: Any) -> float: ...
 
-    def due_behind(self, n: Any, ahead: Any, time: float, late: bool) -> float:
-        """The time at which a caller that comes at `time` may have the amount, behind the amounts ahead."""
-        ...
+    def due_behind(self, n: Any, ahead: Any, time: float, late: bool) -> float: ...
 
     def spend(self, n: Any, time: float, held_until: float) -> None:
         """Take the amount of the next in line, as of the moment when it was due, unless that is long past."""
@@ -55,9 +49,7 @@ class Arithmetic(Protocol):
     def give_back(self, n: Any) -> None:
         """Give a taken amount back."""
 
-    def ends(self) -> list[float]:
-        """The time at which the last taken amount will be back, in each limit."""
-        ...
+    def ends(self) -> list[float]: ...
 
     def correct(self, back: tuple[float, ...], ends: list[float], time: float, late: bool) -> None:
         """Give amounts back as far as time has not done so, from bookings with these ends; below zero, take more."""
@@ -66,15 +58,11 @@ class Arithmetic(Protocol):
         """Let the time of the bucket stand still for so long from then on."""
 
     def set_rate(self, rate: float, time: Callable[[], float]) -> None:
-        """Change the rate; the tokens in the bucket stay. Raises `TypeError`, `ValueError`, before it calls `time`."""
+        """Change the rate; the tokens in the bucket stay. Raises before it calls `time`."""
 
-    def debt(self, time: float) -> float:
-        """The amount that the first limit lacks."""
-        ...
+    def debt(self, time: float) -> float: ...
 
-    def state(self, ahead: Any, time: float, late: bool, held_until: float) -> LimiterState:
-        """The amount that may be taken at once, and the wait for the least amount."""
-        ...
+    def state(self, ahead: Any, time: float, late: bool, held_until: float) -> LimiterState: ...
 
 
 class Level:
@@ -180,15 +168,14 @@ class Level:
         return LimiterState(Available(tokens, {REQUESTS: tokens}), wait, held_off)
 
     def _clamped(self, time: float, late: bool) -> float:
-        """The time at which the bucket would be full, less the tokens that it has no room for."""
         return max(self._full_at, time - self._slack if late else time)
 
 
 def slack_of(per: float, fills_in: float) -> float:
-    """The seconds by which a bucket may be overfull after it was emptied late.
+    """The seconds by which a bucket may be overfull after it was emptied late, so that no more than the burst goes at
+    once.
 
-    A bucket that holds fewer tokens than fall due in `MADE_UP` may hold one token more than these. Any other may be
-    overfull by a part of a token, so that no more than the burst goes at once.
+    A bucket that holds fewer tokens than fall due in `MADE_UP` may hold one token more.
     """
     return min(MADE_UP, MADE_UP - fills_in + per if fills_in < MADE_UP else per / 2)
 

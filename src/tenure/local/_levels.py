@@ -1,5 +1,3 @@
-"""Several limits at once: the arithmetic of a bucket that takes an amount from all of them or from none."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -15,8 +13,6 @@ __all__ = ("Amounts", "Levels")
 
 
 class Amounts(tuple[float, ...]):
-    """An amount for each limit; the sum of two has the sums."""
-
     __slots__ = ()
 
     def __add__(self, other: tuple[float, ...]) -> Amounts:  # type: ignore[override]
@@ -137,7 +133,6 @@ class Levels:
         ]
 
     def _clamped(self, time: float, late: bool) -> list[float]:
-        """The time at which each bucket would be full, less the tokens that it has no room for."""
         if not late:
             return [max(full_at, time) for full_at in self._full_at]
         return [max(full_at, time - slack) for full_at, slack in zip(self._full_at, self._slack, strict=True)]

@@ -14,7 +14,6 @@ K = TypeVar("K")
 
 
 def seconds(name: str, value: object, *, zero: bool = False) -> float:
-    """Return a duration in seconds: `inf` for None, which means never."""
     if value is None:
         return inf
     if isinstance(value, timedelta):
@@ -29,7 +28,6 @@ def seconds(name: str, value: object, *, zero: bool = False) -> float:
 
 
 def check_callable(name: str, value: object, *, optional: bool = False) -> None:
-    """Refuse a value that cannot be called; None passes if it is optional."""
     if not (callable(value) or (optional and value is None)):
         raise TypeError(f"{name} must be a function, not {value!r}")
 

@@ -10,10 +10,7 @@ T = TypeVar("T")
 
 
 class Returned(Generic[T]):
-    """The call has returned `value`.
-
-    Thread safety: it does not change.
-    """
+    """The call has returned `value`."""
 
     __slots__ = ("_value",)
 
@@ -21,26 +18,20 @@ class Returned(Generic[T]):
         self._value = value
 
     def result(self) -> T:
-        """Return the return value of the call."""
         return self._value
 
 
 class Failed:
-    """The call has raised. All tasks that share it get the same exception, each with the traceback of the call alone.
-
-    Thread safety: for the tasks of one loop.
-    """
+    """The call has raised. All tasks get the same exception, each with the traceback of the call alone."""
 
     __slots__ = ("_traceback", "error")
 
     def __init__(self, error: BaseException) -> None:
-        """Keep the exception, in the `except` block that caught it."""
         self.error = error
         # without the frame that has caught it, and holds this object
         self._traceback = error.__traceback__ and error.__traceback__.tb_next
 
     def result(self) -> object:
-        """Raise the exception that the call has raised."""
         error = self.error.with_traceback(self._traceback)
         try:
             raise error

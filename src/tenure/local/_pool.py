@@ -1,9 +1,3 @@
-"""A pool of resources that are expensive to create: connections, sessions, browsers.
-
-Semantics as in HikariCP where not said otherwise: most recently used first, a check on borrowing that is skipped
-after recent use, lifetimes with jitter. Lifetimes are tested on return as well (bb8 #224, HikariCP #2014).
-"""
-
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
@@ -50,9 +44,10 @@ class Pool(PoolLifecycle[T]):
     - `observer` gets the events.
 
     Times are in seconds; None is never. A body that raises has its resource reset, checked or closed. After a fork
-    the child needs a pool of its own.
+    the child needs a pool of its own. Raises `ValueError` and `TypeError` for wrong arguments; `RuntimeError` if it is
+    opened twice or used before.
 
-    Raises `ValueError` and `TypeError` for wrong arguments; `RuntimeError` if it is opened twice or used before.
+    Source: HikariCP; lifetimes are tested on return as well (bb8 #224, HikariCP #2014).
     """
 
     def __init__(
@@ -92,12 +87,12 @@ class Pool(PoolLifecycle[T]):
 
         `timeout` in seconds limits the wait for the resource, its creation and check included (None: for ever; 0: do
         not wait in line). Entering raises `PoolTimeout`, which describes the state of the pool, `PoolClosed`,
-        `BulkheadFull` if `max_waiting` tasks wait already, and what `create` raised if nothing is lent. Leaving raises
-        nothing of its own, and waits only for `reset` and, after an exception, for `check`.
+        `BulkheadFull` if `max_waiting` tasks wait already, and the errors of `create` if nothing is lent. Leaving
+        raises nothing of its own, and waits only for `reset` and, after an exception, for `check`.
 
-        Cancellation: while waiting, nothing is taken and no place is kept; a creation under way goes on, and what it
-        makes goes to the next. In a check, the resource is closed; in the body, reset, or closed without `reset`.
-        Leaving is not cancelled.
+        Cancellation: while waiting, nothing is taken and no place is kept; a creation under way goes on, for the next
+        task. In a check, the resource is closed; in the body, reset, or closed without `reset`. Leaving is not
+        cancelled.
         """
         return Loan(self, None, timeout)
 
@@ -112,10 +107,10 @@ class Pool(PoolLifecycle[T]):
         self._look_at(subpool)
 
     def resize(self, max_size: int) -> None:
-        """Change how many slots there are, from now on.
+        """Change the number of slots, from now on.
 
-        More serve waiting tasks at once. With fewer, idle ones are closed now, the least recently used first, and lent
-        ones when they come back. ValueError for fewer than `min_size`.
+        Additional slots serve waiting tasks at once. With fewer, idle resources are closed now, the least recently
+        used first, and lent ones when they come back. Raises `ValueError` for fewer than `min_size`.
         """
         self._check_open()
         if check_count("max_size", max_size) < self._min_size:
@@ -127,7 +122,7 @@ class Pool(PoolLifecycle[T]):
         self._look_at(subpool)
 
     def statistics(self) -> PoolStatistics:
-        """Return the current state."""
+        """The current state."""
         return PoolStatistics(min_size=self._min_size, max_size=self._max_total, **self._figures())
 
     def _summary(self) -> str:

@@ -1,5 +1,3 @@
-"""Calls of the user's functions by a pool: with a time limit, async or plain."""
-
 from __future__ import annotations
 
 from inspect import isawaitable
@@ -16,10 +14,7 @@ __all__ = ("bounded", "passes_check")
 async def bounded(
     what: str, seconds: float, function: Callable[..., Any], *args: Any, shield: bool = False
 ) -> Any:
-    """Call `function(*args)`, await the result if it is awaitable, and return it. TimeoutError names `what`.
-
-    Cancellation: passed on to the function, unless there is a shield.
-    """
+    """Call `function(*args)`, and await the result if it is awaitable. Raises `TimeoutError`, which names `what`."""
     with anyio.move_on_after(seconds, shield=shield):
         outcome = function(*args)
         return await outcome if isawaitable(outcome) else outcome
@@ -35,11 +30,8 @@ async def passes_check(
     what: str = "check",
     failed: Callable[[Exception], object],
 ) -> bool:
-    """Return whether a check or a reset succeeded: it did not raise, was in time, and did not return False.
-
-    `failed` is called with what it raised.
-
-    Cancellation: raised, never taken for an answer; kept out by a shield.
+    """True if a check or a reset succeeded: it did not raise (`failed` is called), was in time, and did not return
+    False.
     """
     try:
         return await bounded(what, seconds, function, resource, shield=shield) is not False

@@ -1,5 +1,3 @@
-"""The lifecycle of a pool: opening, looking after what is idle, emptying and closing; and what it says of itself."""
-
 from __future__ import annotations
 
 import os
@@ -64,7 +62,6 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin, Lending[T]):
 
     @staticmethod
     def _after_fork() -> None:
-        """In the child: lend and close nothing that the parent uses."""
         for pool in _opened:
             pool._is_of_parent = True
             pool._phase = "closing"
@@ -74,7 +71,8 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin, Lending[T]):
     async def drain(self) -> None:
         """Lend nothing more, wait until all that is lent has come back, and close everything.
 
-        From its first step on, waiting and later calls raise `PoolClosed`. RuntimeError if the pool was never opened.
+        From its first step on, waiting and later calls raise `PoolClosed`. Raises `RuntimeError` if the pool was never
+        opened.
 
         Cancellation: ends the wait; the pool lends nothing more all the same.
         """
@@ -85,7 +83,7 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin, Lending[T]):
         await self._emptied.wait()
 
     def leaks(self) -> tuple[Leak, ...]:
-        """Describe the loans that last longer than `leak_after`: to which task, for how long, taken where."""
+        """The loans that last longer than `leak_after`: to which task, for how long, taken where."""
         time = now()
         return tuple(borrower.leak(time) for borrower in self._overdue(time))
 
@@ -161,7 +159,6 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin, Lending[T]):
     # as long as it is open
 
     def _overdue(self, time: float) -> list[Borrower]:
-        """Return the borrowers that have had a resource for too long, the longest first."""
         if self._leak_after == inf:
             return []
         borrowers = [loan.borrower for entry in self._entries() for loan in entry.loans if loan.borrower]
@@ -187,11 +184,7 @@ class PoolLifecycle(AsyncBlock, AsyncContextManagerMixin, Lending[T]):
             await anyio.sleep_until(self._next_look(time))
 
     def _next_look(self, time: float) -> float:
-        """Return when there can be something to do again; `inf` for never.
-
-        Whatever happens meanwhile: a resource that is made, lent or becomes idle later is due later than a limit from
-        now, and a lent resource may be back, and idle, when its lifetime ends.
-        """
+        """The next time at which there can be something to do, whatever happens meanwhile; `inf` for never."""
         limits = (self._idle_timeout, self._max_lifetime * (1 - JITTER), self._check_every, self._leak_after)
         due = time + min(limits)
         for entry in self._entries():

@@ -1,5 +1,3 @@
-"""The borrower of a resource: which task took it, where and when. Recorded only if leaks are reported."""
-
 from __future__ import annotations
 
 import linecache
@@ -39,8 +37,6 @@ class Leak:
 
 
 class Wish:
-    """A wish for a resource, and the loan that comes of the wish."""
-
     __slots__ = ("borrower", "exclusive", "key", "number", "task")
 
     key: object
@@ -72,7 +68,6 @@ class Borrower:
         return Leak(self._task, time - self.since, where)
 
     def report(self, time: float, reporter: Reporter) -> None:
-        """Report the loan, once."""
         if not self._reported:
             self._reported = True
             leak = self.leak(time)
@@ -80,7 +75,7 @@ class Borrower:
 
 
 def _calls_of_the_user() -> Iterator[tuple[CodeType, int]]:
-    """Go outwards through the calls of this task that are not made by a library between it and the event loop."""
+    """The calls of this task, outwards, without the calls of a library between it and the event loop."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         module = frame.f_globals.get("__name__", "")

@@ -1,8 +1,7 @@
 """The slots of a pool: creating, closing, and which key gets the next slot.
 
 A slot is in use from the moment a creation begins until the closing has ended, so there are never more resources open
-at once than slots, whatever is cancelled in between. Creations run in jobs of the pool, one at a time for a key, as
-in HikariCP's connection adder.
+than slots. Creations run in jobs of the pool, one at a time for a key.
 """
 
 from __future__ import annotations
@@ -42,10 +41,7 @@ JITTER = 0.025
 
 
 class Slots(Generic[T]):
-    """The books of a pool: its resources by key, within a limit for each key and a limit for all together.
-
-    The phases are new, opening, open and closing. Thread safety: none; all on the thread of one loop.
-    """
+    """The books of a pool: its resources by key, within a limit for each key and a limit for all together."""
 
     # in slots, because CPython finds attributes of an object with more than thirty of them slowly
     __slots__ = (
@@ -154,7 +150,6 @@ class Slots(Generic[T]):
             self._feed()
 
     def _wants(self, subpool: SubPool[T]) -> bool:
-        """Return whether creating another would help the waiters, or is needed for the least number."""
         return self._phase == "open" and subpool.slots < self._max_per_key and subpool.turn is not None
 
     def _feed(self) -> None:
@@ -236,7 +231,7 @@ class Slots(Generic[T]):
     # closing, many at a time
 
     def _drop(self, entry: PoolEntry[T], reason: str) -> None:
-        """Close an entry; nothing happens if it was closed already, under its borrower's hands."""
+        """Close an entry, unless it was closed already, under its borrower's hands."""
         if entry.closed:
             return
         entry.closed = True
@@ -273,7 +268,6 @@ class Slots(Generic[T]):
         self._reporter.notice("pool.closed", **subpool.fields, reason=reason, age=now() - entry.born)
 
     async def _passes(self, hook: Literal["check", "reset"], entry: PoolEntry[T], *, shield: bool) -> bool:
-        """Call `check` or `reset` for a lent resource; close it if the call fails or is cancelled."""
 
         def failed(error: Exception) -> None:
             self._reporter.warn_briefly(f"pool.{hook}_failed", **entry.subpool.fields, error=error)

@@ -1,5 +1,3 @@
-"""Bounded queues: an item is taken once, or is still there, whatever is cancelled meanwhile."""
-
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
@@ -45,10 +43,9 @@ class QueueStatistics:
 
 
 class _Queue(Generic[T]):
-    """The base of both queues.
-
-    The entry of a putter that was let in from the line has its place on the backlog, but it is not `ready` before the
-    putter has run: asyncio's own `task.cancel()` may still reach it, and a put that raises leaves nothing behind.
+    """The entry of a putter that was let in from the line has its place on the backlog, but is not `ready` before
+    the putter has run: asyncio's own `task.cancel()` may still reach it, and a put that raises leaves nothing
+    behind.
     """
 
     def __init__(self, max_size: float, backlog: Fifo[T] | Ranked[T]) -> None:
@@ -181,18 +178,16 @@ class _Queue(Generic[T]):
     def take(self) -> AbstractAsyncContextManager[T, None]:
         """A block with the next item, which ends with `task_done`: ``async with queue.take() as item:``.
 
-        The item counts as done however the block ends; put one again that shall be tried again. Raises as `get` does.
+        The item counts as done however the block ends; put it again to try it again. Raises as `get` does.
 
         Cancellation: while waiting, nothing is taken; in the block, the item counts as done.
         """
         return _Take(self)
 
     def __aiter__(self) -> Self:
-        """Go through the items, taking each, until the queue is closed and empty."""
         return self
 
     async def __anext__(self) -> T:
-        """Take the next item. Cancellation: as `get`."""
         try:
             return await self.get()
         except EndOfStream:
@@ -234,7 +229,7 @@ class _Queue(Generic[T]):
         self._serve()
 
     def abort(self) -> list[T]:
-        """Close, and return what was still in the queue, in its order; it counts as done."""
+        """Close the queue, and return its items in order; they count as done."""
         self._closed = True
         self._refuse_putters()
         dropped: list[T] = []
@@ -272,15 +267,13 @@ class _Queue(Generic[T]):
         return self._backlog.size >= self._max_size
 
     def __len__(self) -> int:
-        """The number of items in the queue."""
         return self._backlog.size
 
     def __bool__(self) -> bool:
-        """True, even if the queue is empty."""
         return True
 
     def statistics(self) -> QueueStatistics:
-        """Return the state of the queue."""
+        """The current state."""
         return QueueStatistics(
             size=self._backlog.size,
             max_size=self._max_size,
@@ -314,15 +307,13 @@ class _Take(AsyncBlock, NotAwaited, AbstractAsyncContextManager[T, None]):
 class Queue(_Queue[T]):
     """A queue of at most `max_size` items (an int, or `math.inf`): first in, first out, in both lines too.
 
-    Putting waits while it is full, taking while it is empty; an item that is put goes straight to the getter that
-    has waited longest. `close` lets getters drain it, `abort` empties it and returns what was in it. `join` waits
-    until all that was put was reported by `task_done`; `take` is the block that does so by itself.
+    Putting waits while it is full, taking while it is empty. `close` lets getters drain it, `abort` empties it. `join`
+    waits until `task_done` has reported all items; `take` is the block that reports its item.
 
     Cancellation: a call that raises has put or taken nothing.
     """
 
     def __init__(self, max_size: float) -> None:
-        """Make an empty queue; outside a running loop too."""
         super().__init__(max_size, Fifo())
 
     def put_nowait(self, item: T) -> None:
@@ -348,15 +339,13 @@ class PriorityQueue(_Queue[T]):
 
     Among equal priorities it is first in, first out; items are never compared. Putters that wait for room are
     admitted in the same order. With `aging`, an item that was put (or waits to be put) more than that many seconds ago
-    goes before all others, the oldest first: so none waits for ever behind a stream of more important ones. Unlike in
-    asyncio, the priority is not part of the item: `put((priority, item))` is a `UserWarning`. The rest is as in
-    `Queue`. The order is kept by a binary heap (Williams 1964) with lazy deletion.
+    goes before all others, the oldest first. Unlike in asyncio, the priority is not part of the item:
+    `put((priority, item))` is a `UserWarning`. The rest is as in `Queue`.
 
-    Cancellation: a call that raises has put or taken nothing.
+    Source: a binary heap (Williams 1964) with lazy deletion.
     """
 
     def __init__(self, max_size: float, *, aging: Seconds | None = None) -> None:
-        """Make an empty queue; outside a running loop too."""
         aging = seconds_of(aging)
         if aging is not None:
             _check_aging(aging)
@@ -375,9 +364,8 @@ class PriorityQueue(_Queue[T]):
             raise WouldBlock
 
     async def put(self, item: T, priority: int = _UNSAID) -> None:
-        """Put an item; waits while the queue is full, behind items of higher or equal priority. Always a checkpoint.
-
-        Raises `anyio.ClosedResourceError` when the queue is closed, also meanwhile.
+        """Put an item; waits while the queue is full, behind items of higher or equal priority; otherwise as
+        `Queue.put`.
 
         Cancellation: the item is not in the queue.
         """
@@ -422,7 +410,6 @@ def _check_priority(priority: object) -> None:
 
 
 def _warn_of_asyncio(item: object) -> None:
-    """Warn if the item looks like one of `asyncio.PriorityQueue`, where the priority is a part of it."""
     if type(item) is tuple and item and isinstance(item[0], int | float):
         warn(
             f"{item!r} is put with priority 0: write put(item, priority), where higher goes first, "

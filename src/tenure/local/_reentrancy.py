@@ -1,5 +1,3 @@
-"""Reentrancy: a call that would wait for itself is refused instead of hanging."""
-
 from __future__ import annotations
 
 from contextvars import ContextVar

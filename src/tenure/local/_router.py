@@ -1,5 +1,3 @@
-"""A queue and workers of its own for each kind of task, so that slow kinds do not hold up quick ones."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping
@@ -32,8 +30,7 @@ class RouterKindStatistics:
     busy: int
     """The number of items that are being handled."""
     unfinished: int
-    """The number of items that were put and are not handled to the end, including items whose put still waits for
-    room."""
+    """The number of items that were put and are not handled to the end, items whose put waits for room included."""
     handled: int
     """The number of items handled to the end since the router was entered."""
 
@@ -60,13 +57,12 @@ class _KindWorkers(Generic[T]):
 class Router(AsyncBlock, AsyncContextManagerMixin, Generic[K, T]):
     """Handles items of several kinds: ``await handle(item)``, in workers that each kind has for itself.
 
-    ``Router({"mail": 2, "thumbnail": 8}, handler, max_size=100)``: for each kind so many workers, and a queue in
-    which at most `max_size` items wait. A kind whose queue is full holds up putters of that kind, and no others.
-    Items of a kind are taken first come first served.
+    ``Router({"mail": 2, "thumbnail": 8}, handler, max_size=100)``: for each kind so many workers, and a queue in which
+    at most `max_size` items wait, first come first served. A full queue holds up putters of its kind, and no others.
 
-    Leaving the block refuses new items (`ClosedResourceError`), but those that handlers put, and waits until all are
-    handled. An exception of a handler ends the router: it cancels the block and the other workers, and leaves by the
-    block; what was not handled is dropped, and waiting puts raise `ClosedResourceError`.
+    Leaving the block refuses new items (`ClosedResourceError`), except the puts of handlers, and waits until all are
+    handled. An exception of a handler cancels the block and the other workers, and leaves by the block; items that
+    were not handled are dropped, and waiting puts raise `ClosedResourceError`.
 
     Cancellation: a block that is cancelled cancels its workers, and drops what was not handled. For items that
     must outlive that, there is `tenure.WorkQueue`.
@@ -75,7 +71,6 @@ class Router(AsyncBlock, AsyncContextManagerMixin, Generic[K, T]):
     def __init__(
         self, kinds: Mapping[K, int], handler: Callable[[K, T], Awaitable[object]], *, max_size: int
     ) -> None:
-        """Make a router that takes nothing before it is entered; outside a running loop too."""
         if not kinds:
             raise ValueError(f"kinds must name at least one kind, not {kinds!r}")
         for kind, workers in kinds.items():
@@ -92,7 +87,6 @@ class Router(AsyncBlock, AsyncContextManagerMixin, Generic[K, T]):
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
-        """Start the workers; see the class for what leaving does."""
         async with in_one_task("router"), unwrapped_task_group() as group:
             self._workers = self._new_workers()
             self._enlisting.home.bind()
@@ -113,11 +107,10 @@ class Router(AsyncBlock, AsyncContextManagerMixin, Generic[K, T]):
                         self._finished(workers)
 
     async def put(self, kind: K, item: T) -> None:
-        """Put an item into the queue of its kind, and wait while that is full.
+        """Put an item into the queue of its kind, and wait until it is in the queue.
 
-        It returns when the item is in the queue, not handled yet. ClosedResourceError outside of the block;
-        ValueError for a kind that the router does not have. A handler that puts into a full queue of its own kind may
-        wait for itself: there `put_nowait` is right.
+        Raises `ClosedResourceError` outside of the block, and `ValueError` for an unknown kind. A handler that puts
+        into a full queue of its own kind may wait for itself: use `put_nowait` there.
 
         Cancellation: the item was not put. Always a checkpoint.
         """
@@ -136,7 +129,7 @@ class Router(AsyncBlock, AsyncContextManagerMixin, Generic[K, T]):
         workers.unfinished += 1
 
     async def join(self) -> None:
-        """Wait until all items are handled; items put meanwhile count too.
+        """Wait until all items are handled, those included that are put meanwhile.
 
         Cancellation: nothing happens to the items. Always a checkpoint.
         """
@@ -145,7 +138,7 @@ class Router(AsyncBlock, AsyncContextManagerMixin, Generic[K, T]):
         await self._enlisting.wait(waiter)
 
     def statistics(self) -> RouterStatistics[K]:
-        """Return the current state."""
+        """The current state."""
         kinds = {
             kind: RouterKindStatistics(workers.size, workers.busy, workers.unfinished, workers.handled)
             for kind, workers in self._workers.items()

@@ -1,16 +1,12 @@
 """A lock that many tasks may hold to read, or a single task to write, with a choice of policy.
 
-Readers and writers stand in two lines, with tickets in the order in which they came. Whatever the policy, a
-reader goes in if no writer is in, and no writer waits or the reader is *ahead* of those that wait; a writer
-goes in if the lock is free and no waiting reader is ahead. The policies differ in which readers are ahead:
+A reader goes in if no writer is in, and no writer waits or the reader is *ahead* of the waiting writers. A writer goes
+in if the lock is free and no waiting reader is ahead. The policies differ in which readers are ahead:
 
 - fair: those that came before the first waiting writer, as in tokio's ``RwLock``.
 - writers: the readers that waited already when the last writer went in.
 - readers: all, while a reader is in that was in before the first writer waited, and after each write those
   that waited for its end.
-
-A task that leaves the line, whatever it wanted, runs the same loop as a task that gives the lock back
-(`RWLock._let_in`): the readers behind a writer that gave up go in.
 """
 
 # The classes of this file are one idea.
@@ -64,14 +60,12 @@ class RWLockStatistics:
 class RWLock:
     """Many readers or one writer.
 
-    `policy` says which go first where both wait: "fair" is first come, first served; "readers" lets readers
-    overtake writers that wait, "writers" the other way, both within bounds, so that none starves.
+    `policy` decides where both wait: "fair" is first come, first served; "readers" lets readers
+    overtake waiting writers, "writers" the other way, both within bounds, so that none starves.
 
-    A task holds it once. Asking again, in whatever mode, raises RuntimeError: it would wait for itself. A writer
-    becomes a reader by `downgrade`; a reader cannot become a writer.
-
-    A task that ends while it holds the lock breaks it: a task that waits for it, or would have to, gets
-    `anyio.BrokenResourceError`.
+    A task that asks again, in whatever mode, gets a `RuntimeError`: it would wait for itself. A writer becomes a
+    reader by `downgrade`; a reader cannot become a writer. A task that ends while it holds the lock breaks it: tasks
+    that wait for it, or would have to, get `anyio.BrokenResourceError`.
 
     Cancellation: see the methods.
     """
@@ -91,7 +85,6 @@ class RWLock:
     )
 
     def __init__(self, policy: Policy = "fair") -> None:
-        """Make a free lock; outside a running loop too."""
         if policy not in ("fair", "readers", "writers"):
             raise ValueError(f'policy must be "fair", "readers" or "writers", not {policy!r}')
         self._policy: Policy = policy
@@ -114,7 +107,7 @@ class RWLock:
     def read(self) -> ReadTurn:
         """Share the lock with other readers: ``async with lock.read():``.
 
-        Entering is always a checkpoint. It raises RuntimeError if this task holds the lock already, and
+        Entering is always a checkpoint. It raises `RuntimeError` if this task holds the lock already, and
         `anyio.BrokenResourceError` if a task that it would have to wait for has ended.
 
         Cancellation: while it waits, the place in the line is lost and nothing is held.
@@ -122,32 +115,28 @@ class RWLock:
         return ReadTurn(self)
 
     def write(self) -> WriteTurn:
-        """Have the lock alone: ``async with lock.write():``. The rest is as for `read`.
+        """Have the lock alone: ``async with lock.write():``; otherwise as `read`.
 
-        Cancellation: while it waits, the place in the line is lost and nothing is held; readers that waited
-        behind it go in.
+        Cancellation: as in `read`; readers that waited behind it go in.
         """
         return WriteTurn(self)
 
     def read_nowait(self) -> TakenTurn:
         """Take the lock to read, now, or raise `anyio.WouldBlock`: ``with lock.read_nowait():``.
 
-        It is held when this returns, before the block is entered. RuntimeError if this task holds it already,
+        It is held when this returns, before the block is entered. Raises `RuntimeError` if this task holds it already,
         or outside of a task.
         """
         return self._enter_nowait(self._readers)
 
     def write_nowait(self) -> TakenTurn:
-        """Take the lock to write, now, or raise `anyio.WouldBlock`: ``with lock.write_nowait():``.
-
-        The rest is as for `read_nowait`.
-        """
+        """Take the lock to write, now, or raise `anyio.WouldBlock`; otherwise as `read_nowait`."""
         return self._enter_nowait(self._writers)
 
     def downgrade(self) -> None:
         """Go on as a reader: no writer comes in between, but readers may come in.
 
-        RuntimeError if this task does not hold the lock to write.
+        Raises `RuntimeError` if this task does not hold the lock to write.
         """
         if this_task_end() is not self._writer:
             raise RuntimeError(f"{self!r} is not held by this task to write")
@@ -158,7 +147,7 @@ class RWLock:
         return bool(self._holders)
 
     def statistics(self) -> RWLockStatistics:
-        """Return the current state."""
+        """The current state."""
         writers = int(self._writer is not None)
         return RWLockStatistics(
             policy=self._policy,
@@ -335,10 +324,7 @@ class ReadTurn(_Block):
 
 
 class WriteTurn(_Block):
-    """The result of `RWLock.write`: an async context manager for one use.
-
-    Cancellation: see `RWLock.write`; leaving is not a checkpoint and works in cancelled scopes.
-    """
+    """The result of `RWLock.write`; otherwise as `ReadTurn`."""
 
     __slots__ = ()
 
@@ -347,15 +333,12 @@ class WriteTurn(_Block):
 
 
 class TakenTurn(_Block):
-    """The result of the `_nowait` forms of `RWLock`: held already, and given back by leaving the block or `release`.
-
-    Cancellation: nothing here is a checkpoint.
-    """
+    """The result of the `_nowait` forms of `RWLock`: held already, and given back by leaving the block or `release`."""
 
     __slots__ = ()
 
     def release(self) -> None:
-        """Give the lock back; RuntimeError if that was done before.
+        """Give the lock back. Raises `RuntimeError` if that was done before.
 
         Cancellation: not a checkpoint; works in cancelled scopes.
         """

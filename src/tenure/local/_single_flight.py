@@ -1,11 +1,7 @@
-"""Calls shared by all tasks that ask for the same key meanwhile: one call at a time for each key.
+"""Calls shared by all tasks that ask for the same key meanwhile, as in Go's `singleflight`.
 
-The semantics come from Go's `singleflight`, but the call belongs to all waiting tasks and not to
-the first: it runs in a task of its own, goes on while any task waits for it, and is cancelled
-when the last one has left.
-
-No task may outlive the task that started it. So a flight has a host, in which it runs: the object, where it was
-entered with ``async with``; or else the first caller, which then cannot leave before it has ended.
+No task may outlive the task that started it. So a call, a task of its own, has a host: the object, where it was
+entered; or else the first caller, which cannot leave before it has ended.
 """
 
 from __future__ import annotations
@@ -93,19 +89,16 @@ class _Flight:
 class SingleFlight(AsyncBlock, AsyncContextManagerMixin):
     """Lets one call for each key run at a time, and returns its result, or raises its error, in all waiting tasks.
 
-    Nothing is kept: a call that comes after the end starts anew. There is no limit on the number of keys, and
-    a key that is not being called takes no memory.
+    Nothing is kept: a call that comes after the end starts anew.
 
-    It may be used as it is; then a call runs inside of the first caller. Or with ``async with
-    SingleFlight() as flight``; then calls run in a task group of the object, and leaving the block refuses new
-    callers (`ClosedResourceError`) and waits for the calls under way.
+    A call runs inside of the first caller, or, with ``async with SingleFlight() as flight``, in a task group of the
+    object; leaving the block then refuses new callers (`ClosedResourceError`) and waits for the calls under way.
 
     Cancellation: see `run`. A block that is cancelled cancels the calls that run in it; callers outside of the
     block get `BrokenResourceError`.
     """
 
     def __init__(self) -> None:
-        """Make an object with no call under way; outside a running loop too."""
         self._flights: dict[Hashable, _Flight] = {}
         self._reporter = Reporter()
         self._group: TaskGroup | None = None
@@ -130,13 +123,13 @@ class SingleFlight(AsyncBlock, AsyncContextManagerMixin):
     async def run(self, key: Hashable, fn: Callable[[*Args], Awaitable[R]], *args: *Args) -> R:
         """Return or raise what ``await fn(*args)`` does, or what the call under way for an equal key does.
 
-        All get the same object or exception. The call sees the context of the first caller, and none of the
-        callers' deadlines. RuntimeError from inside of the call for the same key, which would wait for itself;
-        BrokenResourceError if `fn` was cancelled by something of its own. Always a checkpoint.
+        All get the same object or exception. The call sees the context of the first caller, and none of the callers'
+        deadlines. Raises `RuntimeError` inside of the call for the same key, and `BrokenResourceError` if `fn` was
+        cancelled by something of its own. Always a checkpoint.
 
-        Cancellation: the caller leaves, and the call goes on for the others. When the last one has left, it is
-        cancelled (or never begins), and the next to come waits until it has ended. Where the object was not
-        entered, the call runs inside of the first caller: cancelled, that one stays until it has ended.
+        Cancellation: the caller leaves, and the call goes on for the others. When the last caller has left, it is
+        cancelled (or never begins), and the next to come waits until it has ended. The first caller of an object that
+        was not entered stays until the call has ended.
         """
         if not callable(fn):
             raise TypeError(f"fn must be an async function, not {fn!r}")
@@ -166,7 +159,7 @@ class SingleFlight(AsyncBlock, AsyncContextManagerMixin):
             del outcome, waiter
 
     def statistics(self) -> SingleFlightStatistics:
-        """Return the current state."""
+        """The current state."""
         return SingleFlightStatistics(
             flights=len(self._flights),
             tasks_waiting=sum(len(flight.line) for flight in self._flights.values()),

@@ -1,7 +1,5 @@
-"""Weighted slots over a `Line`: the counting that thread limits need.
-
-First come first served with weights, as tokio's semaphore has it: a heavy waiter at the head of the line
-holds up the light ones behind it, so it cannot starve, and no newcomer takes a free slot past the line.
+"""Weighted slots over a `Line`, first come first served: a heavy waiter at the head holds up the light ones behind
+it.
 """
 
 from __future__ import annotations
@@ -20,22 +18,17 @@ __all__ = ("Slots",)
 
 
 class Slots:
-    """`limit` slots; each task takes `n` of them and gives back as many.
-
-    Cancellation: a `take` that raises has taken nothing and holds no place in the line.
-    """
+    """`limit` slots; each task takes `n` of them and gives back as many."""
 
     __slots__ = ("_in_use", "_limit", "_line")
 
     def __init__(self, limit: int, owner: object = None) -> None:
-        """Make `limit` free slots (at least 1); outside a running loop too. `owner` is for messages."""
         self._limit = check_count("limit", limit)
         self._in_use = 0
         self._line: Line[int, None] = Line(self._left, owner)
 
     @property
     def limit(self) -> int:
-        """The number of all slots."""
         return self._limit
 
     @property
@@ -45,16 +38,13 @@ class Slots:
 
     @property
     def waiting(self) -> int:
-        """The number of takers that stand in the line; takers cancelled in this turn of the loop may still
-        count.
-        """
         return len(self._line)
 
     def fits(self, n: int = 1) -> bool:
         return self._in_use + n <= self._limit and not self._line
 
     def take_nowait(self, n: int = 1) -> None:
-        """Take `n` slots now or raise `anyio.WouldBlock`; ValueError for an `n` that can never be had."""
+        """Take `n` slots now or raise `anyio.WouldBlock`; `ValueError` for an `n` that can never be had."""
         if not 1 <= n <= self._limit:
             self._refuse(n)
         if not self.fits(n):
@@ -62,11 +52,8 @@ class Slots:
         self._begin(n)
 
     async def take(self, n: int = 1) -> None:
-        """Take `n` slots, after all earlier tasks; ValueError for an `n` that can never be had.
-
-        Always a checkpoint.
-
-        Cancellation: nothing is taken and the place in the line is lost.
+        """Take `n` slots, after all earlier tasks; `ValueError` for an `n` that can never be had. Always a
+        checkpoint.
         """
         if not 1 <= n <= self._limit:
             self._refuse(n)
@@ -81,12 +68,7 @@ class Slots:
             raise
 
     def give_back(self, n: int = 1) -> None:
-        """Give `n` slots back; they belong to the next in line when this returns.
-
-        ValueError for more than are in use.
-
-        Cancellation: not a checkpoint; works in cancelled scopes.
-        """
+        """Give `n` slots back; they belong to the next in line when this returns. No checkpoint."""
         if not 1 <= n <= self._in_use:
             raise ValueError(f"n must be between 1 and the {self._in_use} slots in use, not {n!r}")
         self._in_use -= n

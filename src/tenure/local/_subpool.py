@@ -78,7 +78,6 @@ class SubPool(Generic[T]):
 
     @property
     def lent(self) -> int:
-        """The number of resources that are not idle."""
         return len(self.entries) - len(self.idle)
 
     @property
@@ -137,7 +136,6 @@ class SlotQueue(Generic[T]):
             self._recorded.clear()
 
     def first(self) -> tuple[float, SubPool[T]] | None:
-        """Return the next subpool, and the number of its first waiter."""
         heap = self._heap
         while heap:
             number, subpool = heap[0]

@@ -1,12 +1,8 @@
-"""Bounded threads for blocking functions, with the wait for a thread and the time in it kept apart.
+"""Bounded threads for blocking functions.
 
-anyio starts the threads; the limit is held here, by `Slots`, because a thread cannot be stopped: one whose
-caller gave up (timeout, cancellation) is *abandoned*, still runs, and must keep its slot until it has really
-ended.
-
-A call is handed over to its thread by a claim that only one side can win. The thread claims it when it
-starts; a caller that is cancelled before that claims it back, and the function never runs. The side
-that claimed the call gives the slot back.
+A thread cannot be stopped: a thread whose caller gave up is *abandoned*, and keeps its slot until it has ended. A call
+is handed over by a claim that only one side can win: the thread when it starts, or a caller that is cancelled before.
+The side that has the call gives the slot back.
 """
 
 from __future__ import annotations
@@ -54,7 +50,7 @@ class Done(NamedTuple, Generic[T, R]):
     """The exception that the function raised, or None."""
 
     def result(self) -> R:
-        """Return what the function returned, or raise what it raised."""
+        """Return the function's result, or raise its exception."""
         if self.error is not None:
             raise self.error
         return self.value  # pyright: ignore[reportReturnType]
@@ -67,8 +63,7 @@ class Finished(Generic[T, R]):
     done: tuple[Done[T, R], ...]
     """The items whose call has ended, in the order of the items."""
     unfinished: tuple[T, ...]
-    """The items whose call did not end in time, in the order of the items: abandoned as it ran, or never
-    started."""
+    """The items whose call did not end in time, in the order of the items: abandoned as it ran, or never started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,21 +124,17 @@ _inside: ContextVar[_LimitedCall | None] = ContextVar("tenure.local.threads", de
 class Threads:
     """Runs blocking functions in at most `max_workers` threads at once, first come first served.
 
-    With `max_workers=1` the calls run strictly one after the other, in the order in which they came. `max_waiting`
-    bounds how many may wait in line for a busy thread (None: any number; 0: a call runs at once or is refused).
+    `max_waiting` bounds how many may wait in line for a busy thread (None: any number; 0: a call runs at once or is
+    refused). Each function runs in a copy of its caller's context, and may use ``anyio.from_thread``.
 
-    Calls from inside one of its own threads (by ``anyio.from_thread.run``), and from anything that was started there,
-    are refused as long as that thread runs: if all threads waited for a slot, none would ever continue.
+    Calls from inside one of its own threads, and from anything that was started there, are refused as long as that
+    thread runs: if all threads waited for a slot, none would ever continue.
 
-    Cancellation: a call that is cancelled before its function has started never runs it; one whose function
-    runs abandons the thread, which keeps its slot until the function returns and whose outcome is then
-    dropped; what it raises is logged.
-
-    The functions run in other threads, each in a copy of its caller's context, and may use ``anyio.from_thread``.
+    Cancellation: a call that is cancelled before its function has started never runs it. A later cancellation abandons
+    the thread: it keeps its slot until the function returns, whose result is dropped, and whose error is logged.
     """
 
     def __init__(self, max_workers: int, *, max_waiting: int | None = None) -> None:
-        """Make the limit; threads are started when they are needed. Outside a running loop too."""
         check_count("max_workers", max_workers)
         self._max_waiting = None if max_waiting is None else check_count("max_waiting", max_waiting, least=0)
         self._slots = Slots(max_workers, self)
@@ -153,13 +144,12 @@ class Threads:
         self._on_loop: Callable[[Callable[[], None]], None] = _nowhere
 
     async def run(self, fn: Callable[[*Args], R], *args: *Args, timeout: Seconds | None = None) -> R:
-        """Run ``fn(*args)`` in a thread and return or raise what it does.
+        """Run ``fn(*args)`` in a thread and return its result.
 
-        `timeout` is in seconds and bounds the run, not the wait in line: TimeoutError. `BulkheadFull` when
-        `max_waiting` calls wait already; RuntimeError inside one of the own threads.
+        `timeout` is in seconds and bounds the run, not the wait in line: `TimeoutError`. Raises `BulkheadFull` when
+        `max_waiting` calls wait already, and `RuntimeError` inside one of the own threads.
 
-        Cancellation: in line or before its start, the function never runs; later, its thread is abandoned: it
-        runs on and keeps its slot until it ends.
+        Cancellation: as the class says.
         """
         limit = seconds("timeout", timeout)
         await self._admit()
@@ -170,12 +160,10 @@ class Threads:
     ) -> Finished[T, R]:
         """Run ``fn(item)`` for each item, in the order of the items, and return which have ended.
 
-        What a call raises (an `Exception`) is recorded with its item; the others go on. `timeout` is in seconds and
-        bounds all of it, the wait in line included: when it has passed, the calls that run are abandoned, the rest
-        are not started, and the `Finished` that is returned says so.
-
-        It takes at most `max_workers` places in line at a time; `BulkheadFull` as for one call, when it begins.
-        RuntimeError inside one of the own threads.
+        An `Exception` of a call is recorded with its item. `timeout` is in seconds and bounds all of it, the wait in
+        line included: when it has passed, the calls that run are abandoned, the rest are not started, and the returned
+        `Finished` says so. It takes at most `max_workers` places in line at a time. Raises as `run` does, when it
+        begins.
 
         Cancellation: the calls that run are abandoned, the rest never run, and no outcome is returned.
         """
@@ -208,7 +196,7 @@ class Threads:
         )
 
     def statistics(self) -> ThreadsStatistics:
-        """Return the current state."""
+        """The current state."""
         self._collect()
         return ThreadsStatistics(
             max_workers=self._slots.limit,
@@ -338,7 +326,6 @@ def _recorded(fn: Callable[[T], R], item: T) -> Done[T, R]:
 
 
 def _is_cancellation(error: BaseException) -> bool:
-    """True for an exception that `anyio.from_thread.check_cancelled` raises in the thread of a cancelled call."""
     if isinstance(error, Exception):
         return False
     try:
@@ -349,7 +336,6 @@ def _is_cancellation(error: BaseException) -> bool:
 
 
 def _where(thread: int) -> str:
-    """The frames of the user's function in a thread; empty if none runs there."""
     frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
     if frame is None:
         return ""

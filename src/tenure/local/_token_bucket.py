@@ -1,5 +1,3 @@
-"""Rates with bursts: the generic cell rate algorithm, with a line of waiters."""
-
 # The classes of this file are one idea.
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
@@ -68,9 +66,8 @@ class Reservation:
         return self._due + (self._bucket._held - self._held)
 
     def cancel(self) -> bool:
-        """Give the tokens back, if their time has not come; later waiters get theirs sooner.
-
-        Returns whether it did.
+        """Give the tokens back, if their time has not come, and return whether it did; later waiters get theirs
+        sooner.
         """
         if not self._n or (self._place is None and self._time < steady()):
             return False
@@ -97,24 +94,19 @@ _HOLD = _Request(0.0)
 
 
 class TokenBucket(AsyncBlock):
-    """Lets `rate` tokens a second through, and at most `burst` at once after a pause.
+    """Lets `rate` tokens a second through, and at most `burst` at once after a pause; several limits: `TokenBucket.of`.
 
-    First come, first served, whatever the weights: a task that wants many tokens delays later ones, and is not
-    overtaken. When a task gives up, or a reservation is cancelled, later tasks go sooner. Tokens that fell due while
-    tasks waited are not lost by waking late (up to 50 ms), so the rate is exact. After a longer stop of the loop,
-    what fell due is there as far as it fits into the bucket.
-
-    Source: GCRA (ITU-T I.371).
-
-    Several limits at once: `TokenBucket.of`.
+    First come, first served, whatever the weights: a task that wants many tokens delays later ones. When a task gives
+    up, or a reservation is cancelled, later tasks go sooner. Tokens that fell due while tasks waited are not lost by
+    waking late (up to 50 ms), so the rate is exact. After a longer stop of the loop, they are there as far as they fit
+    into the bucket.
 
     ``async with bucket:`` takes one token before the block, and gives nothing back after it.
 
-    Cancellation: see `acquire`.
+    Cancellation: see `acquire`. Source: GCRA (ITU-T I.371).
     """
 
     def __init__(self, rate: float, burst: float = 1) -> None:
-        """Make a full bucket; outside a running loop too."""
         self._level: Arithmetic = Level(rate, burst)
         # until then it may be overfull by the slack: tasks that were woken late come back, and find what fell due
         self._late_until = -inf
@@ -162,7 +154,7 @@ class TokenBucket(AsyncBlock):
     def acquire_nowait(self, n: Mapping[str, float]) -> None: ...
 
     def acquire_nowait(self, n: Any = 1) -> None:
-        """Take `n` tokens now, or raise `anyio.WouldBlock`. ValueError for more than the burst."""
+        """Take `n` tokens now, or raise `anyio.WouldBlock`. Raises `ValueError` for more than the burst."""
         if not self._take(self._level.amount(n), steady()):
             raise WouldBlock
 
@@ -175,9 +167,9 @@ class TokenBucket(AsyncBlock):
     async def acquire(self, n: Any = 1, fail_fast: bool = False) -> None:
         """Take `n` tokens; waits, first come first served, until they are there. Always a checkpoint.
 
-        A wait that the scopes around it do not allow (`anyio.current_effective_deadline`) takes nothing and holds no
-        place: with `fail_fast` it raises `WouldExceedDeadline` at once, else it sleeps until the scope ends it.
-        ValueError for more than the burst.
+        If the wait would outlast the deadline of the scopes around it, nothing is taken: with `fail_fast` the call
+        raises `WouldExceedDeadline` at once, else it sleeps until the scope ends it. Raises `ValueError` for more than
+        the burst.
 
         Cancellation: nothing is taken and the place in the line is lost; later waiters go sooner.
         """
@@ -211,7 +203,6 @@ class TokenBucket(AsyncBlock):
             await self._keep_time(request)
 
     async def __aenter__(self) -> None:
-        """Take one token, as `acquire` does. Cancellation: nothing is taken."""
         await self.acquire()
 
     async def __aexit__(self, *_: object) -> None:
@@ -223,7 +214,6 @@ class TokenBucket(AsyncBlock):
         return self._level.take(n, time, time <= self._late_until)
 
     def _is_kept(self, time: float) -> bool:
-        """True if a task keeps the time, or the bucket is held off."""
         if self._keeper is _HOLD and time >= self._held_until:
             self._keeper = None
         return self._keeper is not None
@@ -235,7 +225,6 @@ class TokenBucket(AsyncBlock):
         return max(self._level.due_behind(n, self._ahead(), time, time <= self._late_until), self._held_until)
 
     def _ahead(self) -> Any:
-        """The tokens that all waiters want, the timekeeper included."""
         if self._keeper is None or self._keeper is _HOLD:
             return self._waiting
         return self._waiting + self._keeper.n
@@ -305,7 +294,7 @@ class TokenBucket(AsyncBlock):
     def reserve(self, n: Any = 1) -> Reservation:
         """Book `n` tokens ahead, behind all waiting tasks: act after the reservation's `delay`, or cancel it.
 
-        ValueError for more than the burst.
+        Raises `ValueError` for more than the burst.
         """
         n = self._level.none + self._level.amount(n)
         time = steady()
@@ -326,10 +315,8 @@ class TokenBucket(AsyncBlock):
     # spending
 
     def spend(self, cost: Cost = 1, fail_fast: bool = False) -> AbstractAsyncContextManager[Spending]:
-        """Take `cost` for a block, `async with bucket.spend({"tokens": 800}) as spending`.
+        """Take `cost` for a block, `async with bucket.spend({"tokens": 800}) as spending`, as `RateLimiter.spend` does.
 
-        Entering waits as `acquire` does, and raises the same. In the block, `spending.correct({"tokens": 655})` sets
-        what it really cost. When the block ends, the difference is taken or given back as for `RateLimiter.spend`.
         Cancellation: while waiting, nothing is taken; in the block, a correction counts nevertheless.
         """
         limits, costs = self._level.costs(cost)
@@ -351,10 +338,10 @@ class TokenBucket(AsyncBlock):
     # holding off
 
     async def hold_off(self, seconds: Seconds) -> None:
-        """Stop all callers for so many seconds, as after an answer 429 with Retry-After.
+        """Stop all callers for `seconds`, as after an answer 429 with Retry-After.
 
-        Tasks that wait already, and reservations, go later by as much. If the bucket is held off already, the later
-        end counts. 0 seconds end a hold at once: all go as the rate lets them. Cancellation: nothing changes.
+        Waiting tasks and reservations go later by as much. The later end of several holds counts. 0 seconds end a hold
+        at once.
         """
         seconds = check_seconds("seconds", seconds)
         await checkpoint()
@@ -371,9 +358,7 @@ class TokenBucket(AsyncBlock):
                 scope.cancel("the hold has ended")
 
     async def state(self) -> LimiterState:
-        """Return the amounts that may be taken at once, and when some may; tasks that wait come first. A
-        checkpoint.
-        """
+        """The amounts that may be taken at once, and when some may, after the tasks that wait. A checkpoint."""
         await checkpoint()
         time = steady()
         return self._level.state(self._ahead(), time, time <= self._late_until, self._held_until)
@@ -388,7 +373,7 @@ class TokenBucket(AsyncBlock):
     # looking
 
     def statistics(self) -> TokenBucketStatistics:
-        """Return the current state."""
+        """The current state."""
         rate, burst = self._level.rate, self._level.burst
         tokens = burst - self._level.debt(max(steady(), self._held_until))
         return TokenBucketStatistics(rate, burst, tokens, self._tasks_waiting())

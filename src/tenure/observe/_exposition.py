@@ -1,5 +1,3 @@
-"""Figures as text in the format of Prometheus, without its library."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -12,7 +10,7 @@ _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 def exposition(samples: Iterable[Sample]) -> str:
     """The figures as text in the format of Prometheus (version 0.0.4), for an HTTP server of your own.
 
-    The content type of an answer with them is `text/plain; version=0.0.4; charset=utf-8`.
+    The content type is `text/plain; version=0.0.4; charset=utf-8`.
     """
     families: dict[str, list[Sample]] = {}
     for sample in samples:

@@ -1,5 +1,3 @@
-"""The user's frames of a traceback, told apart from frames of libraries."""
-
 from __future__ import annotations
 
 import os
@@ -12,12 +10,11 @@ _OURS = tuple(f"{path}{os.sep}" for path in (Path(__file__).parents[1], Path(any
 
 
 def is_ours(filename: str) -> bool:
-    """True if a file is one of tenure or anyio."""
     return filename.startswith(_OURS)
 
 
 def trimmed(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback from the first frame of somebody else on; all of it if there is none."""
+    """The traceback from the first frame of somebody else on, or all of it."""
     start = trace
     while start is not None and is_ours(start.tb_frame.f_code.co_filename):
         start = start.tb_next

@@ -1,5 +1,3 @@
-"""Events as log records."""
-
 from __future__ import annotations
 
 import logging
@@ -27,12 +25,10 @@ _INFORMED = frozenset({"link.back", "operation.resent", "work.ended"})
 
 
 class LoggingObserver:
-    """Logs each event: losses, dead tasks and what goes wrong in a processor as warnings, the rest for debugging.
+    """Logs each event: losses, dead tasks and problems of a processor as warnings, the rest for debugging.
 
-    The fields stand in the message and, as `tenure_` attributes, on the record. What the library has logged to its
-    logger "tenure" is not logged there once more.
-
-    Thread safety: as of the logger.
+    The fields stand in the message and, as `tenure_` attributes, on the record. Lines that the library has logged to
+    its logger "tenure" are not repeated. Thread safety: as of the logger.
     """
 
     def __init__(self, logger: logging.Logger | None = None) -> None:

@@ -1,5 +1,3 @@
-"""The protocol of observers, and the names of the events."""
-
 from __future__ import annotations
 
 from typing import Protocol
@@ -28,7 +26,6 @@ class Observer(Protocol):
 
 
 def check_observer(observer: Observer | None) -> Observer | None:
-    """Return the observer. Raises `TypeError` for any other object: it would fail at each event."""
     if observer is not None and not callable(getattr(observer, "notice", None)):
         raise TypeError(f"observer must have a method notice(event, **fields), which {observer!r} has not")
     return observer

@@ -1,5 +1,3 @@
-"""Several observers as one."""
-
 from __future__ import annotations
 
 from ._observer import Observer
@@ -9,9 +7,7 @@ from ._tracing import Tracing, tracing_of
 class Observers:
     """Notifies several observers, in their order: `Observers(LoggingObserver(), PrometheusObserver())`.
 
-    One of them may trace, such as a `TracingObserver`. `ValueError` for more: a task carries one context.
-
-    Thread safety: as of the observers.
+    Only one of them may trace, such as a `TracingObserver` (`ValueError`). Thread safety: as of the observers.
     """
 
     def __init__(self, *observers: Observer) -> None:

@@ -1,5 +1,3 @@
-"""Events and figures for OpenTelemetry."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -15,7 +13,7 @@ class OpenTelemetryObserver:
 
     The counter `tenure.events` by event; the histogram `tenure.event.duration` in seconds by event and field
     (`waited`, `held`, `seconds`). `watch(processor)` adds the processor's figures, with dots for the first underscores.
-    `meter` is one of the global provider by default. Raises `ModuleNotFoundError` if the extra `otel` is not installed.
+    `meter` is from the global provider by default. Raises `ModuleNotFoundError` if the extra `otel` is not installed.
 
     Thread safety: any; readers collect in threads of their own.
     """
@@ -38,7 +36,7 @@ class OpenTelemetryObserver:
                 self._times.record(fields[field], {"event": event, "field": field})
 
     def watch(self, source: Source) -> None:
-        """Offer the figures of a processor (which has been entered) from now on."""
+        """Offer the figures of a source, such as an entered processor."""
         self._sources += (source,)
         # a source may have no sample of a name yet
         for sample in getattr(source, "_templates", source.samples)():

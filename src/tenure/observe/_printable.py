@@ -4,10 +4,7 @@ from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    r"""The text on one line: line ends, control characters, bidi controls and lone surrogates become `\n`, `\x1b` ...
-
-    The characters that stay are those that `repr` of a str leaves as they are.
-    """
+    """The text on one line, with control and bidi characters and lone surrogates as `repr` shows them."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

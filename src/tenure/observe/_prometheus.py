@@ -1,5 +1,3 @@
-"""Events and figures for Prometheus."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -16,8 +14,8 @@ class PrometheusObserver:
 
     `tenure_events_total` by event; `tenure_event_seconds`, a histogram by event and field (`waited`, `held`,
     `seconds`). `watch(processor)` adds the processor's figures. `registry` is prometheus_client's own by default.
-    Serve them as usual, with `prometheus_client.start_http_server`. Raises `ModuleNotFoundError` if the extra
-    `prometheus` is not installed.
+    Serve them with `prometheus_client.start_http_server`. Raises `ModuleNotFoundError` if the extra `prometheus` is not
+    installed.
 
     Thread safety: any; `prometheus_client` collects in threads of its own.
     """
@@ -45,7 +43,7 @@ class PrometheusObserver:
                 self._time(event, field).observe(fields[field])
 
     def watch(self, source: Source) -> None:
-        """Offer the figures of a processor (which has been entered) from now on."""
+        """Offer the figures of a source, such as an entered processor."""
         self._sources += (source,)
         if len(self._sources) == 1:
             self._registry.register(self)

@@ -1,5 +1,3 @@
-"""A limit on logging the same event: token buckets that count the lines they leave out."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -20,9 +18,8 @@ class _Bucket:
 
 
 class Rate:
-    """A bucket for each kind of line. `say(kind, count)` is called with how many of a kind were left out.
+    """A token bucket for each kind of line. `say(kind, count)` is called with how many of a kind were left out.
 
-    Source: the token bucket.
     Thread safety: any; two threads at once may log a line more, or count one twice or not at all.
     """
 
@@ -32,7 +29,6 @@ class Rate:
         self._buckets: dict[str, _Bucket] = {}
 
     def allows(self, kind: str) -> bool:
-        """True if another line of this kind may be logged now; otherwise it is counted."""
         now = self._clock()
         bucket = self._buckets.get(kind)
         if bucket is None:
@@ -48,7 +44,6 @@ class Rate:
         return True
 
     def settle(self) -> None:
-        """Say how many were left out, of each kind."""
         for kind, bucket in list(self._buckets.items()):
             self._settle(kind, bucket)
 
@@ -58,7 +53,6 @@ class Rate:
             self._say(kind, count)
 
     def _forget(self, now: float) -> None:
-        """Drop the buckets that are full again, if there are many."""
         if len(self._buckets) >= _MOST_KINDS:
             self.settle()
             self._buckets = {

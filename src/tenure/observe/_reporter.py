@@ -1,5 +1,3 @@
-"""Reports of events to the observer, and to the log if an operator should see them."""
-
 from __future__ import annotations
 
 import logging
@@ -29,14 +27,10 @@ _logger = logging.getLogger("tenure")
 class Reporter:
     """Reports the events of one object or store. Problems are logged whether or not there is an observer.
 
-    The same event (of the same queue, if it has one) is logged ten times at once at most, and then once a second on
-    average; a line says how many were left out. The observer gets each. With `later(function)` that line comes about a
-    second later, otherwise with the next that is logged, at `settle`, or when this object goes.
-
-    `LoggingObserver` leaves out what this has logged. What an observer raises is logged. What the user's filters and
-    handlers of log records raise is printed to stderr. Neither goes further.
-
-    Thread safety: as of the observer.
+    The same event (of the same queue) is logged ten times at once at most, and then once a second on average; a line
+    says how many were left out, with `later(function)` about a second later, otherwise with the next line, at
+    `settle`, or when this object goes. Errors of an observer are logged, errors of the user's logging printed to
+    stderr.
     """
 
     __slots__ = ("__weakref__", "_later", "_left_out", "_rate", "_waits", "observer", "tracing")
@@ -76,7 +70,6 @@ class Reporter:
             return None
 
     def inform(self, event: str, /, **fields: object) -> None:
-        """Report what an operator may want to know."""
         self._log(logging.INFO, event, fields)
         self.notice(event, **fields)
 
@@ -86,12 +79,11 @@ class Reporter:
         self.notice(event, **fields)
 
     def warn_briefly(self, event: str, /, **fields: object) -> None:
-        """Report a problem in one line, since there may be many at once; with the traceback at the level DEBUG."""
+        """Report a problem in one line, since there may be many at once; the traceback is for the level DEBUG."""
         self._log(logging.WARNING, event, fields, brief=not _logger.isEnabledFor(logging.DEBUG))
         self.notice(event, **fields)
 
     def settle(self) -> None:
-        """Log how many lines were left out so far."""
         self._waits = False
         self._rate.settle()
 
@@ -129,9 +121,7 @@ def log(
     stack: str = "",
     brief: bool = False,
 ) -> None:
-    """Log a line of tenure, without the traceback of the error if `brief`. Raises nothing: an exception of the user's
-    filter or handler is printed to stderr.
-    """
+    """Log a line of tenure, without the traceback of the error if `brief`. Raises nothing."""
     try:
         problem = None if brief else exc_info(fields.get("error"))
         write_record(_logger, level, text, fields, problem, stack)
@@ -155,7 +145,7 @@ def write_record(
     """Log a line, with the traceback of a problem or a stack below it. The record has the fields as attributes.
 
     Names and errors may come from strangers, so the line and the traceback are escaped. `logging.Formatter` takes a
-    traceback that stands in `exc_text` as it is; handlers that report errors elsewhere find the error in `exc_info`.
+    traceback that stands in `exc_text` as it is; other handlers find the error in `exc_info`.
     """
     if not logger.isEnabledFor(level):
         return
@@ -170,16 +160,14 @@ def write_record(
 
 
 def exc_info(error: object) -> ExcInfo | None:
-    """The `exc_info` for `logging` of an exception that has a traceback, or whose cause has one: from the user's
-    frames on.
-    """
+    """The `exc_info` of an exception that has a traceback, or whose cause has one: from the user's frames on."""
     if not isinstance(error, BaseException) or not (error.__traceback__ or error.__cause__):
         return None
     return type(error), error, trimmed(error.__traceback__)
 
 
 def rounded(value: object) -> object:
-    """A value of a line; a float to six places, such as seconds to microseconds. The record has all of its digits."""
+    """A value of a line: a float to six places. The record has all of its digits."""
     return round(value, 6) if isinstance(value, float) else value
 
 

@@ -1,5 +1,3 @@
-"""A sketch of a distribution: quantiles within one percent, in little memory, and sketches add up."""
-
 from __future__ import annotations
 
 from collections import Counter
@@ -15,12 +13,12 @@ _LEAST_BUCKET = ceil(log(_LEAST) * _PER_LOG)
 
 
 class Sketch:
-    """Counts values in buckets whose borders grow by two percent each; a value below a millionth counts as 0.
+    """Counts values in buckets whose borders grow by two percent each, so quantiles are within one percent; sketches
+    add up.
 
-    Sketches are merged without any loss. Values of a microsecond to a year fall into some 1,500 buckets, of which
-    only those in use take memory.
+    A value below a millionth counts as 0. Values of a microsecond to a year fall into some 1,500 buckets.
 
-    Thread safety: none. Source: DDSketch (Masson, Rim, Lee 2019), with logarithmic mapping and without collapsing.
+    Source: DDSketch (Masson, Rim, Lee 2019), with logarithmic mapping and without collapsing.
     """
 
     __slots__ = ("buckets", "count", "greatest", "total")
@@ -32,7 +30,6 @@ class Sketch:
         self.greatest: float = 0.0
 
     def record(self, value: float) -> None:
-        """Take in a value; a value below 0 counts as 0."""
         bucket = ceil(log(value) * _PER_LOG) if value > _LEAST else _LEAST_BUCKET
         self.buckets[bucket] += 1
         self.count += 1
@@ -59,7 +56,6 @@ class Sketch:
         return 0.0
 
     def to_data(self) -> list[Any]:
-        """As plain data, for other processes."""
         return [self.total, self.greatest, list(self.buckets.items())]
 
     @classmethod

@@ -1,5 +1,3 @@
-"""The protocol of tracing, for observers that make spans."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -13,9 +11,9 @@ class Putting(Protocol):
 
     @property
     def meta(self) -> Mapping[str, str]:
-        """The entries to add to the `meta` of each task, the most important first.
+        """The entries to add to the `meta` of each task, the most important first, as far as its limit leaves room.
 
-        Nothing is added to a meta that has one of these names, and no more than its limit leaves room for.
+        Nothing is added to a meta that has one of these names.
         """
         ...
 
@@ -58,11 +56,9 @@ class TakenTask(Protocol):
 
 
 class Tracing(Protocol):
-    """The tracing of an observer, as its attribute `tracing`. Its methods must be quick.
+    """The tracing of an observer, as its attribute `tracing`. Its methods must be quick; their errors are logged.
 
-    What they raise is logged and goes no further.
-
-    Thread safety: `putting`, and what it returns, in any thread, for `WorkQueue.put_in`; the rest as `Observer`.
+    Thread safety: `putting`, and its result, in any thread, for `WorkQueue.put_in`; the rest as `Observer`.
     """
 
     def putting(self, queue: str, batch: int | None) -> Putting:
@@ -78,5 +74,4 @@ class Tracing(Protocol):
 
 
 def tracing_of(observer: Observer | None) -> Tracing | None:
-    """The tracing that an observer offers; None without it."""
     return getattr(observer, "tracing", None)

@@ -1,5 +1,3 @@
-"""Traces for OpenTelemetry."""
-
 from __future__ import annotations
 
 import traceback
@@ -18,15 +16,13 @@ class TracingObserver:
     """Traces puts and tries with the OpenTelemetry API, after its conventions for messaging.
 
     Each call that puts makes a PRODUCER span, "send <queue>", whose context travels in the task's `meta` as
-    `traceparent` and `tracestate`. Each try makes a CONSUMER span, "process <queue>": the current one while the
-    handler or the block runs, and linked to the span that put the task; with `parent="put"`, that is its parent. The
-    span ends when the engine has answered, with the outcome of the try as the attribute `tenure.task.verdict`. Holds
-    and their losses are its events `lease.acquired` and `lease.lost`.
+    `traceparent` and `tracestate`. Each try makes a CONSUMER span, "process <queue>": the current span while the
+    handler or the block runs, linked to the span that put the task, or with `parent="put"` its child. The span ends
+    with the engine's answer; its attribute `tenure.task.verdict` is the outcome, its events `lease.acquired` and
+    `lease.lost` are holds and their losses.
 
     `tracer` comes from the global provider by default. Pass the observer to `open_store`. Raises `RuntimeError` if the
-    extra `otel` is not installed, `ValueError` for another parent.
-
-    Thread safety: as `Tracing`.
+    extra `otel` is not installed, `ValueError` for another parent. Thread safety: as `Tracing`.
     """
 
     def __init__(self, tracer: Any = None, *, parent: Literal["link", "put"] = "link") -> None:

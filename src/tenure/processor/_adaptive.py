@@ -1,5 +1,3 @@
-"""The number of concurrent tasks: fewer when they take longer than they need to, more again when they do not."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -10,18 +8,17 @@ from tenure.arguments import Seconds, check_count, check_number, check_seconds, 
 
 _AT_FIRST = 4
 _DECREASE = 0.9
-"""The factor of the concurrency when tasks take too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adaptive:
     """The settings that say when concurrency is lowered and raised.
 
-    Looks at the median time of the tasks of each `window` (in seconds, and at least `samples` tasks). If it is more
-    than `tolerance` times the least that was seen, concurrency falls to nine tenths; if not, and all that was
-    allowed was used, one more is allowed (at first twice as many, until it was too much for the first time). It stays
-    between `least` and the number of workers. When the least is `memory` windows old, concurrency is divided by
-    `tolerance` for one window to measure it anew: so a latency that has grown for good is taken for normal. Raises
+    A window has `window` seconds, and at least `samples` tasks. If the median time of its tasks is more than
+    `tolerance` times the least median that was seen, concurrency falls to nine tenths. If not, and all that was
+    allowed was used, one more task is allowed (at first twice as many, until that was too much). Concurrency stays
+    between `least` and the number of workers. When the least median is `memory` windows old, concurrency is divided by
+    `tolerance` for one window to measure it anew. So a latency that has grown for good becomes normal. Raises
     `TypeError`, `ValueError`.
     """
 
@@ -42,9 +39,9 @@ class Adaptive:
 class Limit:
     """The concurrency that is allowed at present, for up to `most` workers, from a first window that begins at `now`.
 
-    Thread safety: none. Source: additive increase, multiplicative decrease (Chiu, Jain 1989), with slow start (Jacobson
-    1988); the measure is the ratio to the least latency, as in TCP Vegas (Brakmo, Peterson 1995), but of medians, since
-    tasks are not all of one size; the least is measured anew as in BBR (Cardwell et al. 2016).
+    Source: additive increase, multiplicative decrease (Chiu, Jain 1989), slow start (Jacobson 1988); the ratio to the
+    least latency as in TCP Vegas (Brakmo, Peterson 1995), but of medians; the least is measured anew as in BBR
+    (Cardwell et al. 2016).
     """
 
     def __init__(self, settings: Adaptive, most: int, now: float = -inf) -> None:
@@ -62,7 +59,6 @@ class Limit:
 
     @property
     def allowed(self) -> int:
-        """The number of concurrent tasks."""
         return int(self._exact)
 
     def note(self, seconds: float, busy: int, now: float) -> int:

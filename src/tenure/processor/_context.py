@@ -1,5 +1,3 @@
-"""The context that a handler gets beside its task."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
@@ -43,10 +41,9 @@ class Context:
 
     @asynccontextmanager
     async def lock(self, name: str, timeout: Seconds | None = None) -> AsyncGenerator[Lease]:
-        """Hold the shared `Lock` of that name for a block: `async with context.lock("cache") as lease`.
+        """Hold the `Lock` of that name in the store, for a block: `async with context.lock("cache") as lease`.
 
-        It is the lock that `Lock(store, name)` is everywhere else. `timeout` in seconds limits the wait (None: for
-        ever). Entering and leaving raise as `Lock.hold` does.
+        `timeout` in seconds limits the wait (None: for ever). Raises as `Lock.hold` does.
         Cancellation: while waiting, no place is kept and nothing is held.
         """
         meter, use, since = self._meter, self._meter.lock(name), now()

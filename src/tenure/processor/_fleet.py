@@ -1,8 +1,4 @@
-"""The fleet: the reports of all processors of one name, kept by the engine.
-
-Each process holds a place under one key, whose value is its report. So a process that dies is gone from the fleet with
-its session, and no process has to know of the others.
-"""
+"""The fleet: each process holds a place under one key, whose value is its report."""
 
 from __future__ import annotations
 
@@ -46,8 +42,8 @@ class Member:
 class Fleet:
     """The processors of one name, in all processes (at most 1,000 of them).
 
-    `queues` (by kind) and `claims` are the engine's own figures of this moment. The rest adds up what each process has
-    last reported, which it does every five seconds; the quantiles of `latency` cover all tasks together.
+    `queues` (by kind) and `claims` are the engine's own figures of this moment. The rest adds up the last reports of
+    the processes, which come every five seconds; the quantiles of `latency` cover all tasks together.
     """
 
     members: tuple[Member, ...]
@@ -61,8 +57,6 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The report of one process; `minutes` are the complete minutes of its last hour, the oldest first."""
-
     workers: int
     busy: int
     throughput: float
@@ -84,18 +78,13 @@ class Report:
 
 
 class Fleets:
-    """This process's place in the fleet, and the view of the other processes."""
-
     def __init__(self, store: StoreHandle, name: str, report: Callable[[], Report]) -> None:
         self._store = store
         self._key = store.key("processor", name)
         self._report = report
 
     async def belong(self, every: float) -> None:
-        """Hold the place and report every `every` seconds. Raises `StoreClosed`, `StoreUnavailable`, `EngineError`.
-
-        Cancellation: this is how it ends; the place is given up.
-        """
+        """Hold the place and report every `every` seconds."""
         store = self._store
         while True:
             request = HoldRequest(self._key, _MOST, value=self._value())
@@ -108,7 +97,6 @@ class Fleets:
     async def read(
         self, queues: Mapping[str | None, QueueStatistics], claims: ResourcePoolStatistics | None
     ) -> Fleet:
-        """The fleet at this moment, with the engine's figures. Raises `StoreClosed`, `EngineError`."""
         answer = await read_pages(self._store, e.Scan(e.HOLDERS, self._key))
         reports = [Report.from_data(json.loads(holder.value)) for holder in answer.holders]
         return Fleet(

@@ -1,10 +1,10 @@
 """The worker of one kind of task: a `Worker` around whose handler are the parts of the processor.
 
-What a task enters, in the order of `_enter`, the processor's `around` and `_start`: a place, if kinds lend each other
-theirs; a permit of the fleet's limit; a claim; a connection; what the user has put around; the rate, which is spent
-last; and the circuit breaker, which measures the handler and not the waits.
+A task enters in this order: a place, if kinds lend each other theirs; a permit of the fleet's limit; a claim; a
+connection; what the user has put around; the rate, which is spent last; and the circuit breaker, which measures the
+handler alone.
 
-A task that waits for a part is leased, so how many do is bounded: a runner that would take one more rests first
+A task that waits for a part is leased, so their number is bounded: a runner that would take another rests first
 (`_room`). While the breaker is open all runners rest, and then one task after the other is let in as a probe.
 """
 
@@ -50,13 +50,11 @@ from ._settings import Around, Claims
 AHEAD = 4
 """The largest number of tasks that wait for a place or a permit, beyond the places that the kind has."""
 _PAUSES = (0.0, 0.02, 0.1, 1.0)
-"""Seconds before a limit is asked, again if its number of permits was another one: it may be being resized."""
+"""Seconds before a limit is asked again if its number of permits was another one: it may be being resized."""
 
 
 @dataclass(slots=True)
 class Parts:
-    """The parts of the processor that tasks of all kinds enter; None for a missing part."""
-
     places: Bulkhead | None = None
     limit: Semaphore | None = None
     claims: Claims | None = None
@@ -134,7 +132,6 @@ class KindWorker(Worker):
         return self.meter.levels["workers"]
 
     async def run(self) -> None:
-        """Work until cancelled or drained, or until `scope` is cancelled. Raises also `CapacityMismatch`."""
         with CancelScope() as self.scope:
             await super().run()
 
@@ -271,7 +268,6 @@ class KindWorker(Worker):
 
     @asynccontextmanager
     async def _start(self, task: Task) -> AsyncGenerator[None]:
-        """Spend the rate, enter the breaker, and measure the handler."""
         tried = self._tries[task.token]
         if self._parts.limiter is not None:
             since = now()
@@ -295,7 +291,6 @@ class KindWorker(Worker):
             self._ended(task, tried)
 
     def _ended(self, task: Task, tried: Try, error: BaseException | None = None) -> None:
-        """Measure a handler that has ended, unless it was interrupted."""
         if error is not None and (is_closing(error) or split_failure(error)[0] is None):
             return
         at, started = now(), tried.started or 0.0

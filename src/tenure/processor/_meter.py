@@ -1,5 +1,3 @@
-"""The meter of one kind of task: events are counted here, and reported to the observer."""
-
 from __future__ import annotations
 
 from math import inf
@@ -13,8 +11,6 @@ from ._window import Window
 
 
 class LockUse:
-    """The use of a lock in this process: when a task has last left it."""
-
     __slots__ = ("__weakref__", "left")
 
     def __init__(self) -> None:
@@ -42,7 +38,6 @@ class Meter(Window):
         sketches["total"].record(queued + running)
 
     def lasted(self, name: str, since: float) -> float:
-        """Record a duration from `since` until now, and return the time of its end."""
         ended = now()
         self.record(name, ended - since)
         return ended
@@ -59,7 +54,6 @@ class Meter(Window):
 
     @property
     def oldest(self) -> float:
-        """The seconds for which the longest waiting task had been ready when the engine was asked."""
         return self._oldest if self.depth > 0 else 0.0
 
     def lock(self, name: str) -> LockUse:

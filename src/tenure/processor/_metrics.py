@@ -1,5 +1,3 @@
-"""The metrics of a processor, as values."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -57,10 +55,8 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class LockTimes:
-    """The times for which handlers waited for locks and held them, and between one holder's leaving and the next's
-    entry.
-
-    `handover` is between tasks of this process.
+    """The times for which handlers waited for locks, held them, and handed them over to the next task of this
+    process.
     """
 
     wait: Latency
@@ -73,8 +69,8 @@ class Utilisation:
     """The shares of the capacity that were in use on the mean of the window; 0 for parts that are not used at all.
 
     A share is the rate of arrivals times the mean stay (Little's law), over the capacity. `claims` are the claims of
-    this process, as a share of all resources in the pool; so is `limit`, of all permits. A kind that uses places that
-    others lend it has more than 1 of its `workers` in use.
+    this process, as a share of all resources in the pool; so is `limit`, of all permits. A kind that uses lent places
+    has more than 1 of its `workers` in use.
     """
 
     workers: float
@@ -87,9 +83,9 @@ class Utilisation:
 class Errors:
     """The errors per minute.
 
-    `failures` are tries that failed, for whatever reason; `timeouts` those that took too long. `exhaustion` is that no
-    claim or connection was had in time, `lock_timeouts` the same of locks; `refused` are starts that a circuit breaker
-    did not allow (the task waits on), `leases_lost` tasks, claims, locks and permits that were lost.
+    `failures` are failed tries, `timeouts` tries that took too long. `exhaustion` counts claims and connections that
+    were not had in time, `lock_timeouts` locks; `refused` are starts that a circuit breaker did not allow (the task
+    waits on), `leases_lost` lost tasks, claims, locks and permits.
     """
 
     failures: float
@@ -104,12 +100,12 @@ class Errors:
 class Metrics:
     """A processor in this process, or one kind of its tasks, over the last `seconds` (a minute, once it is that old).
 
-    `workers`, of which at most `limit` may be `busy` at present; `throughput` is tasks done per second. `queue_depth`
-    is how many tasks wait in the queue, delayed ones included, and `oldest` for how many seconds the first of them has
-    been ready: the engine's figures, `figures_age` seconds old, the depth brought up to date with what was done here
-    since. `queue_suspended` and `queue_ending` are how many tasks were in these states then. `heartbeats_late` is how
-    many came late in the window. `totals` are counts since the start, by name, 0 where nothing was counted. `kinds` has
-    the same for each kind of task.
+    - At most `limit` of the `workers` may be `busy` at present; `throughput` is tasks done per second.
+    - `queue_depth` tasks wait in the queue, delayed ones included, and `oldest` is for how many seconds the first of
+      them has been ready: the engine's figures, `figures_age` seconds old, the depth with what was done here since.
+    - `queue_suspended` and `queue_ending` tasks were in these states then.
+    - `heartbeats_late` heartbeats came late in the window.
+    - `totals` are counts since the start, by name, 0 where nothing was counted. `kinds` has the same for each kind.
     """
 
     seconds: float

@@ -1,5 +1,3 @@
-"""The last hour of a process, minute by minute: small enough to travel with each of its reports."""
-
 from __future__ import annotations
 
 from collections import deque

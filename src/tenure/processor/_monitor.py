@@ -1,5 +1,3 @@
-"""The monitor: an iterator that yields the metrics of a processor at intervals."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -13,10 +11,7 @@ from ._metrics import Metrics
 
 
 class Monitor:
-    """The metrics of a processor every `every` seconds: `async for metrics in processor.monitor(every=10)`.
-
-    Ends with the processor.
-    """
+    """The metrics of a processor every `every` seconds; ends with it. See `Processor.monitor`."""
 
     def __init__(self, read: Callable[[], Metrics], ended: anyio.Event, every: Seconds) -> None:
         self._read = read

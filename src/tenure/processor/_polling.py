@@ -1,5 +1,3 @@
-"""The periodic jobs of a processor: calls that no error of the engine ends, and the watch for late heartbeats."""
-
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
@@ -27,9 +25,7 @@ async def repeat(function: Callable[[], Awaitable[object]]) -> None:
 
 
 async def watch_heartbeats(queue: WorkQueue, meter: Meter) -> None:
-    """Report each heartbeat of the session that has a queue's tasks, if it is late by a sixth of the ttl.
-
-    Cancellation: this is how it ends.
+    """Report each late heartbeat of the session that has a queue's tasks.
 
     They are sent every third of the ttl, so an acknowledgement that is older than a half is late.
     """

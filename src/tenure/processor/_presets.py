@@ -1,5 +1,3 @@
-"""Presets: sizes of a processor that fit one another, as plain data."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -42,11 +40,9 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "xlarge": Preset(workers=1_000, connections=200, rate=2_000, queue_size=1_000_000),
     }
 )
-"""The presets by name."""
 
 
 def preset_of(preset: str | Preset | None) -> Preset | None:
-    """The preset that is meant. Raises `ValueError` if there is none of that name."""
     if preset is None or isinstance(preset, Preset):
         return preset
     if not isinstance(preset, str) or preset not in PRESETS:  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -1,5 +1,3 @@
-"""The processor: a queue and its workers, with all that their handlers need, and measured."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping, Sequence
@@ -51,20 +49,15 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
             await processor.submit("page 1", priority=10)
             await processor.join()
 
-    | option | meaning |
-    |---|---|
-    | `preset` | a `Preset`, or its name: sizes and a rate |
-    | `workers` | tasks at once |
-    | `kinds` | bulkheads: the workers of each kind |
-    | `lend` | idle workers help other kinds |
-    | `claims` | a `ResourcePool` or `Claims`, for a claim |
-    | `pool` | makes a `local.Pool` for connections |
-    | `rate` | starts per second of all processes |
-    | `breaker` | makes a breaker for each kind |
-    | `limit` | a `Semaphore`: each task has a permit |
-    | `adaptive` | follows latency |
-    | `around`, `retry`, `prefetch`, `on_dead` | as of a `Worker` |
-    | `timeout` | limits the handler and none of the waits |
+    - `preset`: a `Preset`, or its name: sizes and a rate.
+    - `workers`: tasks at once. `kinds`: bulkheads, the workers of each kind. `lend`: idle workers help other kinds.
+    - `claims`: a `ResourcePool` or `Claims`, for a claim. `pool`: makes a `local.Pool` for connections.
+    - `rate`: starts per second of all processes.
+    - `breaker`: makes a breaker for each kind.
+    - `limit`: a `Semaphore`: each task has a permit.
+    - `adaptive`: follows latency.
+    - `around`, `retry`, `prefetch`, `on_dead`: as of a `Worker`.
+    - `timeout`: limits the handler and none of the waits.
 
     A parameter of the handler that is annotated `Context` gets the context. Leaving the block drains.
 
@@ -149,18 +142,18 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
     async def submit(self, payload: Any, *, kind: str | None = None, **options: Unpack[PutOptions]) -> int:
         """Put a task into the queue of its kind and return its id; waits in line while that is full.
 
-        Options and errors are as of `WorkQueue.put`; `ValueError` for a kind that there is not. A handler that
-        submits to a full queue may wait for itself: use `queue(kind).try_put` there.
-        Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
+        Options and errors are as of `WorkQueue.put`; `ValueError` for an unknown kind. A handler that submits to a
+        full queue may wait for itself: use `queue(kind).try_put` there.
+        Cancellation: as with `WorkQueue.put`.
         """
         task_id = await self.queue(kind).put(payload, **options)
         self._workers[kind].meter.depth += 1
         return task_id
 
     async def submit_many(self, items: Iterable[Any], kind: str | None = None) -> list[int | DuplicateTask]:
-        """Put many tasks, payloads or `Item`s, and return for each its id or the `DuplicateTask` in its way.
+        """Put many tasks, payloads or `Item`s, as `WorkQueue.put_many` does.
 
-        As `WorkQueue.put_many`. Cancellation: portions that were put stay.
+        Cancellation: portions that were put stay.
         """
         outcomes = await self.queue(kind).put_many(items)
         self._workers[kind].meter.depth += sum(isinstance(outcome, int) for outcome in outcomes)
@@ -190,7 +183,7 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         return next(filter(None, (worker.unready for worker in self._workers.values())), None)
 
     async def run(self) -> None:
-        """Enter the processor, and work until cancelled or drained: for `serve`. Raises what the block would raise.
+        """Enter the processor, and work until cancelled or drained: for `serve`. Raises the errors of the block.
 
         Cancellation: handlers are cancelled and their tasks given back, without counting an attempt.
         """
@@ -201,8 +194,8 @@ class Processor(AsyncBlock, AsyncContextManagerMixin):
         """Take no more tasks, give back those that have not started, finish the others, and return.
 
         After `grace` seconds (None: never) the handlers that still run are cancelled and their tasks given back,
-        without counting an attempt. Tasks may still be submitted, for other processes. `RuntimeError` if the processor
-        was not entered.
+        without counting an attempt. Tasks may still be submitted, for other processes. Raises `RuntimeError` if the
+        processor was not entered.
         Cancellation: it goes on draining.
         """
         grace = check_timeout("grace", grace)

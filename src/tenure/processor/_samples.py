@@ -1,5 +1,3 @@
-"""A processor's metrics as figures for collectors."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -27,7 +25,6 @@ _SHARE = "Share in use, on the mean of the last minute."
 
 
 def samples_of(name: str, metrics: Metrics) -> tuple[Sample, ...]:
-    """The figures of each kind; `kind` is empty for tasks of no kind."""
     return tuple(
         Sample(f"processor_{what}", how, text, {"processor": name, "kind": kind or "", **labels}, value)
         for kind, of_kind in metrics.kinds.items()

@@ -1,5 +1,3 @@
-"""The settings of a processor, and their checks."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -14,7 +12,6 @@ from tenure.shared import Claim, ResourcePool, Task
 _WORKERS = 10
 
 Around = Callable[[Task], AbstractAsyncContextManager[Any]]
-"""A function of a task that returns a manager for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +41,13 @@ class Claims:
 
 
 def check_maker(name: str, make: object) -> None:
-    """Refuse what cannot be called to make one. Raises `TypeError`."""
     # a breaker can be called too, but guards what it is given
     if make is not None and (not callable(make) or isinstance(make, CircuitBreaker)):
         raise TypeError(f"{name} must be a function that makes one, not {make!r}")
 
 
 def shares(workers: int | None, kinds: object) -> dict[str | None, int]:
-    """The number of workers of each kind; the workers that are left are for tasks of no kind.
-
-    None stands for as many workers as the kinds have, or for 10 without kinds. Raises `TypeError`, `ValueError`.
-    """
+    """The number of workers of each kind; the rest is for tasks of no kind. None: as many as the kinds have, or 10."""
     if not isinstance(kinds, Mapping):
         raise TypeError(f"kinds must be a mapping of names to numbers of workers, not {kinds!r}")
     shares: dict[str | None, int] = {}
@@ -70,7 +63,6 @@ def shares(workers: int | None, kinds: object) -> dict[str | None, int]:
 
 
 def check_type(name: str, value: object, *kinds: type) -> None:
-    """Refuse a value of another type; None is no value. Raises `TypeError`."""
     if value is not None and not isinstance(value, kinds):
         names = " or ".join(kind.__name__ for kind in kinds)
         raise TypeError(f"{name} must be a {names}, not {value!r}")

@@ -1,5 +1,3 @@
-"""The events of the last minute: counts, distributions and levels."""
-
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
@@ -11,10 +9,7 @@ from tenure.waiting import now
 
 
 class Tally:
-    """The sums of a slice or a window, of `seconds`; tallies of windows of the same age add up too.
-
-    `counts`, `sketches`, and the `areas` under levels are over that time, `totals` since the beginning.
-    """
+    """The sums of a slice or a window; `areas` are under levels. Tallies of windows of the same age add up too."""
 
     def __init__(self, parts: Iterable[Tally] = ()) -> None:
         self.seconds: float = 0.0
@@ -44,10 +39,8 @@ class Tally:
 class Window:
     """The last `seconds`, in slices that are forgotten one after the other; and totals.
 
-    A level is how many of something there are at a time. Its mean is the area under it over the time. A slice has the
-    area until its end, as if the level did not change again. The first slice begins with the first event or look.
-
-    Thread safety: none. Source: Little 1961.
+    The mean of a level is the area under it over the time (Little 1961). A slice has the area until its end, as if the
+    level did not change again.
     """
 
     def __init__(self, *, seconds: float = 60.0, slices: int = 12, clock: Callable[[], float] = now) -> None:

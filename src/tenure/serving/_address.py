@@ -1,5 +1,3 @@
-"""Addresses to listen at, as users write them."""
-
 from __future__ import annotations
 
 

@@ -1,7 +1,4 @@
-"""Health checks over HTTP/1.1: `/live` and `/ready`, answered by a thread of their own, since the loop may be stuck.
-
-The same thread answers `/metrics`, where there are some.
-"""
+"""Health checks and metrics over HTTP/1.1, answered by a thread of their own, since the loop may be stuck."""
 
 from __future__ import annotations
 
@@ -22,7 +19,6 @@ from ._pulse import Pulse
 
 _LONGEST_HEAD = 8192
 _REQUEST_TIMEOUT = 5.0
-"""Seconds for a request and its answer."""
 
 _MOST_CONNECTIONS = 100
 _BETWEEN = 0.5
@@ -41,8 +37,8 @@ def answering(
 ) -> Generator[list[int]]:
     """A block in which health checks are answered; it gets the ports. Raises `OSError`.
 
-    `problem()` returns why the process is not ready, or None. It is called on the running loop, several times a second.
-    `metrics()` returns True and the text of `/metrics`, or False and why there is none; it is called in another thread.
+    `problem()` returns why the process is not ready, or None; it is called on the running loop. `metrics()` returns
+    True and the text of `/metrics`, or False and why there is none; it is called in another thread.
     """
     health = _Health(Pulse(problem), stalled, metrics)
     with start_blocking_portal("asyncio") as portal:
@@ -76,7 +72,6 @@ class _Health:
     async def listen(
         self, host: str | None, port: int, *, task_status: TaskStatus[list[int]] = TASK_STATUS_IGNORED
     ) -> None:
-        """Answer until cancelled; reports the ports. Raises `OSError` if it cannot listen."""
         try:
             listener = await anyio.create_tcp_listener(local_host=host, local_port=port)
         except OSError as problem:

@@ -1,5 +1,3 @@
-"""A check from another thread that an event loop is not blocked."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -9,7 +7,7 @@ from tenure.waiting import loop_caller
 
 
 class Pulse:
-    """Asks the loop on which it was made for a sign of life, which brings what `problem()` returns there.
+    """Asks the loop on which it was made for a sign of life, which brings the result of `problem()` there.
 
     Thread safety: `ask` belongs to one thread; the rest is for any.
     """
@@ -19,7 +17,6 @@ class Pulse:
         self._on_loop = loop_caller()
         self._asked: float | None = None
         self.seen: str | None = "starting"
-        """The last return value of `problem()`."""
 
     def ask(self) -> None:
         """Ask for a sign of life, unless one is awaited already. Raises `RuntimeError` when the loop has ended."""

@@ -1,5 +1,3 @@
-"""`serve`: services until a signal comes."""
-
 from __future__ import annotations
 
 import logging

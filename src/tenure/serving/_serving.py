@@ -1,5 +1,3 @@
-"""Services that run together: they end by draining, or are cancelled when that takes too long."""
-
 from __future__ import annotations
 
 import logging
@@ -18,8 +16,6 @@ from ._signals import is_hangup
 
 
 class _Service:
-    """A service, and the scope in which it runs."""
-
     def __init__(self, service: Any) -> None:
         if not callable(getattr(service, "run", None)):
             raise TypeError(
@@ -61,21 +57,18 @@ class Serving:
             self.ask(number.name)
 
     def ask(self, reason: str) -> None:
-        """Let the services drain. Synchronous."""
         if not self._asked.is_set():
             self._asked.set()
             limit = "" if self._grace is None else f", for at most {self._grace:g} s"
             self._say(logging.INFO, f"{reason}: takes no more, finishes what has begun{limit}")
 
     def cancel(self, reason: str) -> None:
-        """Cancel all that still runs, without waiting for it. Synchronous."""
         self._asked.set()
         if not self._everything.cancel_called:
             self._say(logging.WARNING, f"{reason}: cancels what has not finished; its tasks are given back")
             self._everything.cancel(reason)
 
     def unready(self) -> str | None:
-        """The reason why this process is not ready, for each service that is not; or None."""
         if self._asked.is_set():
             return "drains"
         reasons = [
@@ -88,7 +81,7 @@ class Serving:
     async def run(self) -> bool:
         """Run all until they have ended; return whether none had to be cancelled.
 
-        Raises what a service raises; an `ExceptionGroup` if several do. Cancellation: they are cancelled.
+        Raises the error of a service; an `ExceptionGroup` of several.
         """
         async with unwrapped_task_group() as group:
             with self._everything:

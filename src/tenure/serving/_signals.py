@@ -1,5 +1,3 @@
-"""SIGTERM, SIGHUP and SIGINT, received on the loop."""
-
 from __future__ import annotations
 
 import signal
@@ -20,10 +18,7 @@ _TURN = 0.5
 
 @asynccontextmanager
 async def signals_received(on_signal: Callable[[signal.Signals], None]) -> AsyncGenerator[None]:
-    """A block in which the signals that end a process call a function on the loop, and afterwards what they did before.
-
-    Raises `RuntimeError` outside the main thread. Cancellation: as of the block.
-    """
+    """A block in which the signals that end a process call a function on the loop."""
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError(
             "only the main thread can receive signals: call serve there, or pass signals=False and cancel it"
@@ -67,7 +62,7 @@ class _Receiver:
         self._on_loop(partial(self._on_signal, signal.Signals(number)))
 
     def end(self) -> None:
-        """Put back the former handlers, unless another handler has come since: that one passes this one over."""
+        """Put back the former handlers, unless another handler has come since: that handler passes this one over."""
         self.ended = True
         for number in self.before:
             if signal.getsignal(number) is self:
@@ -75,7 +70,6 @@ class _Receiver:
                 signal.signal(number, self._replaced(number) or signal.SIG_DFL)
 
     def _replaced(self, number: signal.Signals) -> Any:
-        """The handler before this one, and before those that have ended."""
         old = self.before[number]
         return old._replaced(number) if isinstance(old, _Receiver) and old.ended else old
 

@@ -1,14 +1,7 @@
 """The leased block: the `async with` of a hold, a claim, a term or a task.
 
-A block passes through these states, each left for the next one only::
-
-    new ------> entering ------> held ------> given back
-       __aenter__       granted      left; or its task has ended without leaving
-
-While it is held, the body runs in a cancel scope of the block's own; a loss cancels that scope. Giving back is
-synchronous and comes before the first await of leaving, so that nothing can stop it, not even a native cancellation.
-Then the scope ends, and the block waits for the acknowledgement in a shield. What leaves the block is, in this order:
-a cancellation from outside, the body's own exception, and only then what follows from the loss.
+A loss cancels the scope of the body. The block gives back synchronously and before the first await of leaving, so that
+not even a native cancellation can stop it; then it waits for the acknowledgement in a shield.
 """
 
 from __future__ import annotations
@@ -38,12 +31,9 @@ L = TypeVar("L", bound=Leased)
 G = TypeVar("G")
 """The type of the engine's grant."""
 Swallows = TypeVar("Swallows", None, bool)
-"""The return value of `__aexit__`: None, or whether it swallows the exception."""
 
 
 class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
-    """An async context manager whose body runs for as long as something is held. For one use."""
-
     __slots__ = ("_held", "_key", "_scope", "_store", "_task", "_task_end")
     _instead = "tenure.blocking"
 
@@ -61,10 +51,7 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
         return self._task_end is not None
 
     async def __aenter__(self) -> L:
-        """Obtain the hold. Raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
-
-        Cancellation: nothing is held and no place is kept.
-        """
+        """Obtain the hold."""
         if self._task is not None:
             raise RuntimeError(f"{self._key}: this block was entered before; make a new one")
         end = this_task_end()
@@ -84,10 +71,7 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Swallows:
-        """Give the hold back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
-
-        Cancellation: giving back goes on by itself; only the wait for its acknowledgement ends.
-        """
+        """Give the hold back."""
         held = self._held
         if held is None:
             raise RuntimeError(f"{self._key}: this block was not entered")
@@ -145,34 +129,30 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
         raise NotImplementedError
 
     def _hand_over(self, obtained: G, scope: CancelScope) -> L:
-        """The object that the body gets, which cancels this scope when the hold is lost."""
+        """Make the object for the body; a loss of the hold cancels this scope."""
         raise NotImplementedError
 
     def _forget(self) -> None:
         """Forget the hold, which was given back or could not be obtained."""
 
     def _give_back(self, held: L, error: BaseException | None) -> None:
-        """Give the hold back, synchronously; `error` is what left the body. In the body's task, within its
-        scope.
-        """
+        """Give the hold back, synchronously, in the body's task; `error` is what left the body."""
         raise NotImplementedError
 
     def _abandon(self, held: L) -> None:
         self._give_back(held, None)
 
     def _acknowledgement(self, held: L, error: BaseException | None) -> tuple[Parked, float] | None:
-        """The wait for the engine's acknowledgement, and its seconds at most; None if the acknowledgement is
-        there.
+        """The wait for the acknowledgement, if it is not there, and its limit in seconds: `inf` if it ends by itself.
 
-        `inf` if the wait ends by itself. A body around this one may hold something under the same session, and has to
-        end with it.
+        A surrounding body may hold something under the same session, and has to end with it.
         """
         raise NotImplementedError
 
     def _conclude(self, held: L, error: BaseException | None, *, ended_by_us: bool) -> Swallows:
-        """Raise the error that follows, or return what `__aexit__` returns.
+        """Raise the error that follows, or return the result of `__aexit__`.
 
-        `ended_by_us`: the body ended by the cancellation of its scope, and the scope has taken that in.
+        `ended_by_us`: the cancellation of the block's scope ended the body, and the scope has absorbed it.
         """
         raise NotImplementedError
 

@@ -1,8 +1,6 @@
-"""Fences for the user's own writes: the newest token that was seen, kept beside the data.
+"""Fences for the user's own writes, as in Chubby (Burrows 2006): the newest token that was seen, beside the data.
 
-Fencing tokens as in Chubby (Burrows 2006), with the comparison and the remembering in one atomic step. In SQL that is
-an upsert: it locks the fence's row (in SQLite: the file) until the transaction ends, so that a newer holder waits for
-the writes behind it, or has them refused.
+The upsert in SQL locks the fence's row (in SQLite: the file) until the transaction ends: a newer holder waits.
 """
 
 from __future__ import annotations
@@ -32,16 +30,15 @@ end
 
 @dataclass(frozen=True, slots=True)
 class SqlGuard:
-    """Refuses the writes of a transaction in a PostgreSQL or SQLite database once a newer token than its own was seen.
+    """Refuses the writes of a transaction in PostgreSQL or SQLite once a newer token was seen.
 
-    `name` is the name of the fence: one row of the table `table`, which `create_table` makes, in the database that is
-    written to. Run `enforce(connection)` or `enforce_sync(connection)`, or the `statement` by yourself, in the
-    transaction of the writes and before them: it returns one row if they may go on, and none if a holder with a newer
-    token has begun to write. Until the transaction ends, others with the same name wait, so no newer holder can come
-    between the guard and the writes.
-    Raises `ValueError` for a table whose name is not plain, with a schema or without.
+    The fence `name` is one row of `table` in the database that is written to; `create_table` makes the table. Before
+    the writes and in their transaction, run `enforce(connection)`, `enforce_sync(connection)`, or the `statement` by
+    yourself: it returns one row if the writes may go on, and none if a holder with a newer token has begun to write.
+    Other guards with the same name wait until the transaction ends. Raises `ValueError` for a table whose name is not
+    plain, with a schema or without.
 
-    Thread safety: any; it never changes.
+    Thread safety: any; a guard never changes.
     """
 
     name: str
@@ -53,7 +50,7 @@ class SqlGuard:
 
     @staticmethod
     def create_table(table: LiteralString = "tenure_fences") -> LiteralString:
-        """The statement that makes the table, if it is not there yet. For your migrations. Raises `ValueError`."""
+        """The statement, for your migrations, that makes the table if it does not exist. Raises `ValueError`."""
         _check_table(table)
         return f"CREATE TABLE IF NOT EXISTS {table} (name TEXT PRIMARY KEY, token BIGINT NOT NULL)"
 
@@ -66,11 +63,11 @@ class SqlGuard:
     @overload
     def statement(self, paramstyle: str) -> tuple[LiteralString, Any]: ...
     def statement(self, paramstyle: str) -> tuple[LiteralString, Any]:
-        """The guard as SQL text and its parameters, the arguments of `execute` in that order.
+        """The guard as SQL text and its parameters: the arguments of `execute`, in this order.
 
-        `paramstyle` is "qmark" or "named" (sqlite3, aiosqlite; "named" for SQLAlchemy's `text` as well), "format" or
-        "pyformat" (psycopg) or "numeric_dollar" (asyncpg, whose methods take the parameters one by one); else
-        `ValueError`.
+        `paramstyle` is "qmark" or "named" (sqlite3, aiosqlite; "named" for SQLAlchemy's `text`, too), "format" or
+        "pyformat" (psycopg) or "numeric_dollar" (asyncpg, whose methods take the parameters one by one). Raises
+        `ValueError` for another style.
         """
         sql, parameters = rendered(self._sql, self._values, paramstyle)
         # only the name of the table, which was checked, is no literal text
@@ -84,9 +81,9 @@ class SqlGuard:
     async def enforce(self, connection: object) -> None:
         """Run the guard in the transaction of a connection. Raises `LeaseLost` ("refused") if a newer token was seen.
 
-        The connection is one of aiosqlite, asyncpg or psycopg's asynchronous ones, or an AsyncConnection or
+        The connection is from aiosqlite, asyncpg or psycopg's asynchronous interface, or is an AsyncConnection or
         AsyncSession of SQLAlchemy. Raises `RuntimeError` outside of a transaction (autocommit), `TypeError` for
-        another kind of connection, and what the driver raises.
+        another kind of connection, and the errors of the driver.
         Cancellation: roll back, as after any statement.
         """
         own = adapt(connection)
@@ -94,7 +91,7 @@ class SqlGuard:
         self._judge(rows, await own.in_transaction())
 
     def enforce_sync(self, connection: object) -> None:
-        """Like `enforce`, at once: for sqlite3 or psycopg, and a Connection or Session of SQLAlchemy."""
+        """Like `enforce`, but blocking: for sqlite3, psycopg, and a Connection or Session of SQLAlchemy."""
         own = adapt_sync(connection)
         rows = own.run(self._sql, self._values)
         self._judge(rows, own.in_transaction())
@@ -124,28 +121,28 @@ def _check_table(table: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LuaGuard:
-    """Refuses a Lua script on Redis or Valkey once a newer token than its own was seen.
+    """Refuses a Lua script on Redis or Valkey once a newer token was seen.
 
-    `key` is where the newest token is kept: beside the data, so in a cluster with its hash tag. Give the server
-    `script(yours)`, and hand it `key` as the last of the keys and `token` as the last of the arguments. Your script
-    does not see these two. A script with an older token ends at once, with an error and without effect; `refusals()`
-    makes it `LeaseLost`.
+    `key` keeps the newest token beside the data; in a cluster it needs the data's hash tag. Run `script(yours)`
+    with `key` as the last of the keys and `token` as the last of the arguments; your script does not see these two. A
+    script with an older token ends at once, with an error and without effect; `refusals()` turns the error into
+    `LeaseLost`.
 
-    Thread safety: any; it never changes.
+    Thread safety: any; a guard never changes.
     """
 
     key: str
     token: int
 
     def script(self, script: str) -> str:
-        """The guard and then `script`; always the same text for the same script, so it can be loaded once."""
+        """The guard followed by `script`. The text is always the same for the same script, so it can be loaded once."""
         # the line that names the engine has to stay the first
         first, end, body = script.partition("\n") if script.startswith("#!") else ("", "", script)
         return first + end + _PRELUDE + body
 
     @contextmanager
     def refusals(self) -> Generator[None]:
-        """Raise `LeaseLost` ("refused") in place of the error of a refused script, with any client."""
+        """Raise `LeaseLost` ("refused") in place of the error that any client raises for a refused script."""
         try:
             yield
         except Exception as error:
@@ -166,12 +163,11 @@ class Guarded:
         raise NotImplementedError
 
     def sql_guard(self, table: str = "tenure_fences", *, name: str | None = None) -> SqlGuard:
-        """The guard that refuses this holder's writes to a PostgreSQL or SQLite database once a later holder has
-        written.
+        """The guard that refuses this holder's writes to PostgreSQL or SQLite once a later holder has written.
 
-        `table` keeps the newest tokens, `name` is the name of the fence: by default the name of the hold. Raises
-        `RuntimeError` for what several may hold at the same time (a semaphore, a lock for reading): they would refuse
-        one another.
+        `table` keeps the newest tokens. `name` is the name of the fence: by default the name of the hold. Raises
+        `RuntimeError` for a hold that several may have at the same time (a semaphore, a lock for reading): they would
+        refuse one another.
         """
         fenced, token = self._fence()
         return SqlGuard(name or fenced, token, table)

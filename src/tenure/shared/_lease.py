@@ -1,5 +1,3 @@
-"""The lease: the hold of a block, for exactly as long as its session can be trusted, and the block that obtains it."""
-
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
@@ -20,33 +18,27 @@ from ._block import LeasedBlock
 from ._guard import Guarded
 
 _ONE_TRY = 1.0
-"""Seconds (or the settle_timeout, if it is longer) after which a single try is given up: the engine is away."""
+"""Seconds after which a single try is given up because the engine is away; the settle_timeout if that is longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRequest:
-    """The request for a hold. With `wait=False`, the engine refuses a hold that is not free."""
-
     key: str
     wait: bool = field(default=True, kw_only=True)
 
     @property
     def shared(self) -> bool:
-        """True if others may hold the key at the same time."""
         return False
 
     def ask(self, session: str, name: str) -> e.Operation[Any]:
         raise NotImplementedError
 
     def undo(self, name: str) -> e.Operation[Any]:
-        """The operation that gives it back, or leaves the queue."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class HoldRequest(LeaseRequest):
-    """A request for `weight` of the `capacity` of a key, under which the holder keeps a value."""
-
     capacity: int
     weight: int = 1
     value: bytes = b""
@@ -65,8 +57,8 @@ class HoldRequest(LeaseRequest):
 class Lease(Guarded, Held):
     """A hold, for as long as the block lasts.
 
-    `token` is the fence: it is higher than the token of every earlier grant. Send it with each write, and let the
-    receiver refuse lower ones. `lost` is None, or why the lease was lost.
+    `token` is the fence: higher than the token of every earlier grant. Send it with each write, and let the receiver
+    refuse lower tokens. `lost` is None, or the reason of the loss.
     Thread safety: `check` and `remaining` belong on the event loop's thread.
     """
 
@@ -89,14 +81,14 @@ class Lease(Guarded, Held):
         return f"<{type(self).__name__} {self._subject} token={self.token} {state}>"
 
     def remaining(self) -> float:
-        """The seconds for which the lease would last if no further renewal came through; 0 once it is over."""
+        """The seconds for which the lease would last without a further renewal; 0 once it is over."""
         return 0.0 if self.lost or self._ended else self._session.remaining()
 
     def check(self) -> None:
         """Raise `LeaseLost` if the lease is lost, its time has passed, or the block was left ("released").
 
-        It sends nothing. Call it right before a side effect: after a loss, a process that was frozen may run one more
-        step before its cancellation reaches it, and synchronous code is not cancelled at all.
+        Call it right before a side effect: a process that was frozen may run one more step before its cancellation
+        arrives, and synchronous code is not cancelled at all. It sends nothing.
         """
         if self._ended:
             raise LeaseLost(self.key, self.lost or "released")
@@ -104,7 +96,7 @@ class Lease(Guarded, Held):
             raise LeaseLost(self.key, self.lost or "expired")
 
     def _is_over(self) -> bool:
-        """True if the time of the lease has passed. From any thread, without effect."""
+        """True if the time of the lease has passed; from any thread."""
         return self.lost is not None or self._session.is_over()
 
     @property
@@ -129,7 +121,6 @@ class Lease(Guarded, Held):
             self._report_loss(reason)
 
     def _end(self, time: float) -> None:
-        """The block was left at this time of the loop's clock."""
         reason = self._session.check(time)
         if reason is not None and self.lost is None:
             self.lost = reason
@@ -149,12 +140,9 @@ H = TypeVar("H", bound=Lease)
 
 
 class Hold(LeasedBlock[H, Grant, None]):
-    """A block for which the engine holds something; `kind` makes its lease of the request, the grant and the scope."""
-
     __slots__ = ("_exclusive", "_kind", "_release", "_request", "_since", "_timeout", "_ttl", "grant")
 
     grant: Grant
-    """The engine's grant, once the block is entered."""
 
     def __init__(
         self,

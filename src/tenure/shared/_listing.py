@@ -1,5 +1,3 @@
-"""Listings: records in an order, read from the engine page by page."""
-
 from __future__ import annotations
 
 import sys
@@ -14,7 +12,7 @@ from tenure.store import StoreHandle, read_pages
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 Read = Callable[[str, int], Awaitable["Page[R]"]]
-"""Reads up to so many records behind a place, which is "" for the first."""
+"""Reads up to a number of records behind a place, which is "" at the beginning."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +26,11 @@ class Page(Generic[R_co]):
 class Listing(Generic[R]):
     """Records in an order: `async for record in queue.tasks("dead")`, or page by page.
 
-    Iterating reads up to 256 records at a time, keeps no more, and ends after as many as the `limit` of the listing. A
-    record that is there from the first page to the last is listed; others may be missed or come twice. Up to 256 are of
-    one moment. Raises `StoreClosed`, `EngineError`.
+    Iterating reads up to 256 records of one moment at a time, keeps no more, and ends after the `limit` of the
+    listing. A record that exists from the first page to the last is listed; other records may be missed or come twice.
+    Raises `StoreClosed`, `EngineError`.
 
-    Thread safety: none; a description, to be read as often as needed.
+    Thread safety: none. A listing is a description and can be read again.
     """
 
     def __init__(self, read: Read[R], limit: int | None = None) -> None:
@@ -45,7 +43,7 @@ class Listing(Generic[R]):
     async def page(self, after: str | None = None, limit: int = 100) -> Page[R]:
         """Read up to `limit` records; `after` is the `next` of the page before, or None for the first page.
 
-        Raises `EngineError` or `ValueError` for an `after` that no page has returned. Cancellation: no effect.
+        Raises `EngineError`, and `ValueError` for an `after` that no page has returned. Cancellation: no effect.
         """
         after = "" if after is None else check_text("after", after, most=2 * LONGEST_NAME + 1)
         return await self.read(after, check_count("limit", limit))
@@ -74,10 +72,7 @@ class _Reading(Generic[R]):
 async def read_matching(
     store: StoreHandle, scan: e.Scan[Any], matches: Callable[[Any], bool] | None, most: int
 ) -> e.Page[Any]:
-    """The first rows of an index that match, at most so many; `next` is the place behind the last row looked at.
-
-    With a test, it costs a page of `CAP` rows for each that are looked at. Raises `EngineError`, `StoreClosed`.
-    """
+    """Up to `most` rows of an index that match; `next` is the place behind the last row looked at."""
     if matches is None:
         return await read_pages(store, scan, most)
     rows: list[Any] = []
@@ -96,7 +91,6 @@ async def read_matching(
 
 
 def listing_of(read_all: Callable[[], Awaitable[list[R]]], name: Callable[[R], str]) -> Listing[R]:
-    """Records that are read all at once, in the order of their names."""
 
     async def read(after: str, limit: int) -> Page[R]:
         rest = [record for record in await read_all() if name(record) > after]

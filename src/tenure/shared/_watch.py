@@ -14,10 +14,7 @@ _LEAST_PAUSE = 0.05
 
 
 class Watch(Held):
-    """A caller's wait in a queue of waiters, entered before the engine is asked, so that no hint is missed.
-
-    `on_last` is called when the last waiter has gone.
-    """
+    """A caller's wait for a change. It begins before the engine is asked, so that no hint is missed."""
 
     __slots__ = ("_line", "_on_last", "_session", "_waiter")
 
@@ -36,7 +33,6 @@ class Watch(Held):
             self._on_last()
 
     async def changed(self, ask_again_in: float) -> None:
-        """Wait for a hint, for the end of the session, or until it is time to ask again."""
         if self._session.check() is not None:
             return
         # only now: a closing store waits for all that is held, and not for an engine that does not answer
@@ -48,17 +44,14 @@ class Watch(Held):
             self._session.drop(self)
 
     def _lose(self, reason: str) -> None:
-        """Ask again, since the engine sends no more hints to this session. Only the session calls this."""
         del reason
         self._line.grant(self._waiter, None)
 
 
 def new_line(owner: str) -> Line[None, None]:
-    """A queue of waiters for watches; `owner` is for messages."""
     return Line(owner=owner)
 
 
 def wake(line: Line[None, None]) -> None:
-    """Wake all watches: a hint came for them."""
     for waiter in line:
         line.grant(waiter, None)

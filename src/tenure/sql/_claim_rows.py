@@ -1,5 +1,3 @@
-"""Claiming rows for one transaction, past rows that other transactions have claimed."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -34,16 +32,16 @@ def claim_rows(session: AsyncSession, select: Select[T], limit: int) -> Awaitabl
 def claim_rows(session: Any, select: Select[Any], limit: int) -> Any:
     """Lock at most `limit` rows of `select` until the transaction ends, skip those that others hold, and return them.
 
-    `select` asks for one thing (a model or a column) and says which rows and in what order; a limit of its own is
-    replaced. Only the rows of that model are locked, not those it is joined with. Attributes that were loaded before
-    are read anew. Fewer rows than `limit` do not mean that there are no more. The claim ends with the transaction: so
-    change or delete the rows in it, or they will be claimed again. An AUTOCOMMIT session claims nothing.
+    `select` asks for one model or column, with conditions and an order; its own limit is replaced. Only the rows of
+    that model are locked, not those it is joined with. Attributes that were loaded before are read anew. Fewer rows
+    than `limit` do not mean that there are no more. Change or delete the rows in the same transaction, or they will be
+    claimed again. An AUTOCOMMIT session claims nothing.
 
     With a `Session` it is a plain function, for a thread (`in_session`); with an `AsyncSession` await it. On SQLite,
     which locks no rows, the transaction becomes the only writer, and others wait instead of skipping.
 
-    Raises `EngineError` for a database without SKIP LOCKED; ValueError for a bad `limit` or a `select` of several
-    things; TypeError for another statement (`from_statement`, `text`, a union); what the database raises goes through.
+    Raises `EngineError` for a database without SKIP LOCKED; `ValueError` for a bad `limit` or a `select` of several
+    things; `TypeError` for another statement (`from_statement`, `text`, a union); and the errors of the database.
 
     Cancellation: SQLAlchemy closes the connection and the transaction is rolled back, so nothing is claimed.
     """

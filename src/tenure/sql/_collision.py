@@ -1,5 +1,3 @@
-"""The search for the row that a refused row collides with."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,10 +1,9 @@
-"""Race-safe get-or-create for the ORM: one row for one identity, however many ask for it at once.
+"""Race-safe get-or-create for the ORM.
 
-Read; if it is not there, insert inside a savepoint; if the database refuses the insert, roll back to the savepoint and
-read again. The refusal is looked at: of a NOT NULL, foreign key or check constraint it is an error of the caller, and
-so is a collision with a visible row that is not the requested row. Otherwise the row came, or went again,
-meanwhile. A transaction whose snapshot was taken at its first read (REPEATABLE READ, SERIALIZABLE) will never see what
-came later, so only a new one can help.
+Read; if the row is not there, insert inside a savepoint; if the database refuses, roll back to the savepoint and read
+again. A refusal of a NOT NULL, foreign key or check constraint is the caller's error, and so is a collision with a
+visible row that is not the requested row. A transaction whose snapshot was taken at its first read (REPEATABLE READ,
+SERIALIZABLE) will never see what came later.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def get_or_create(
 
     - `session`: a `Session`, in a thread (`in_session`), or an `AsyncSession`, to be awaited. The caller commits;
       until then others who create the same row wait.
-    - `identity` must be covered by a unique constraint or index; without one, two callers may create a row each.
+    - `identity` must be covered by a unique constraint or index; without it, two callers may create a row each.
       None asks for NULL.
 
     Raises the database's own `IntegrityError` when the row was refused for another reason than a race, or at the
@@ -117,7 +116,6 @@ def _settled(outcome: tuple[Any, bool] | DBAPIError) -> tuple[Any, bool]:
 
 
 def _attempt(session: Session, wanted: _Wanted, begun: bool) -> tuple[Any, bool] | DBAPIError:
-    """The row and whether it was created, or the error after which another attempt may do better."""
     try:
         return _read_or_insert(session, wanted)
     except _Gone as gone:

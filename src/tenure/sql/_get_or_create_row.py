@@ -1,5 +1,3 @@
-"""`get_or_create` with a driver alone: the same laws, on a connection and the name of a table."""
-
 from __future__ import annotations
 
 import time
@@ -24,13 +22,11 @@ async def get_or_create_row(
     - `connection`: as for `SqlGuard.enforce`, in a transaction, which the caller commits; `get_or_create_row_sync`
       is for connections that block.
     - `table`, `where`, `defaults`: names as the database has them; `table` may have a schema before a dot.
-    - `where` must be covered by a unique constraint or index; without one, two callers may create a row each. None
-      asks for NULL.
+    - `where` is as the `identity` of `get_or_create`.
 
-    Raises the driver's own error when the row was refused for another reason than a race, or at the fifth attempt;
-    `StaleSnapshot` in a transaction that cannot see the row; `ValueError` for names that cannot be quoted, a None
-    as for `get_or_create`, and when `where` fits several rows; `RuntimeError` outside of a transaction; `TypeError`
-    for another kind of connection. The transaction is never rolled back.
+    Raises as `get_or_create` does, but the driver's own errors, and `ValueError` when `where` fits several rows and
+    for names that cannot be quoted; `RuntimeError` outside of a transaction; `TypeError` for another kind of
+    connection. The transaction is never rolled back.
 
     Cancellation: roll back, as after any statement; the row may have been created in the transaction.
     """
@@ -63,7 +59,7 @@ async def get_or_create_row(
 def get_or_create_row_sync(
     connection: object, table: str, *, where: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
 ) -> tuple[Row, bool]:
-    """Like `get_or_create_row`, at once, with a connection that blocks; in any thread."""
+    """Like `get_or_create_row`, with a connection that blocks; in any thread."""
     own = adapt_sync(connection)
 
     def take(step: Step) -> list[Row]:

@@ -1,5 +1,3 @@
-"""A whole transaction in a bounded thread, run again when the database asks for it."""
-
 from __future__ import annotations
 
 import inspect
@@ -31,18 +29,19 @@ _threads: RunVar[WeakKeyDictionary[Pool, Threads]] = RunVar("tenure.sql.threads"
 async def in_session(
     engine: Engine, fn: Callable[[Session, *Args], R], *args: *Args, threads: Threads | None = None
 ) -> R:
-    """Run ``fn(session, *args)`` in one transaction in a thread, commit, and return what it returned.
+    """Run ``fn(session, *args)`` in one transaction in a thread, commit, and return the function's result.
 
-    What `fn` raises rolls back and goes through. When the database asks for the transaction to be run again
-    (serialization failure, deadlock, a busy SQLite file, a `StaleSnapshot`), it is, five times at most, with pauses
-    of random length: so `fn` may be called more than once and must do nothing that a rollback does not undo. Then the
-    database's own error is raised. Rows that `fn` returns belong to no session.
+    An exception of `fn` rolls back and goes through. When the database asks for another run (serialization failure,
+    deadlock, a busy SQLite file, a `StaleSnapshot`), `fn` is called again, five times at most, with random pauses: so
+    it must do nothing that a rollback does not undo. Then the database's own error is raised. Returned rows belong to
+    no session.
 
     `threads` bounds how many run at once; the default is one `Threads` for each connection pool and loop, as many as
-    the pool keeps connections. RuntimeError inside of such a thread; TypeError for an async engine or function.
+    the pool keeps connections. Raises `RuntimeError` inside of such a thread, and `TypeError` for an async engine or
+    function.
 
     Cancellation: before its thread has begun, nothing happens. Later the thread is abandoned: it runs on to the end of
-    `fn` and then rolls back, unless the commit had begun when the call was cancelled.
+    `fn` and then rolls back, unless the commit had begun.
     """
     if not isinstance(engine, Engine):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"engine must be an Engine of SQLAlchemy, not {engine!r}")

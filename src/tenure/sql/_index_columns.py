@@ -1,5 +1,3 @@
-"""The columns of a violated constraint, from PostgreSQL's catalog."""
-
 from __future__ import annotations
 
 # The columns of a unique index; none for one with expressions (attnum 0) or a condition: these columns do not

@@ -1,4 +1,4 @@
-"""NULL in an identity: most unique constraints take two NULLs for two values, and keep nobody from a second row."""
+"""NULL in an identity: most unique constraints take two NULLs for two values."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _known: WeakKeyDictionary[Any, set[Identity]] = WeakKeyDictionary()
 
 
 def catalogue_query(quoted_table: str, is_sqlite: bool) -> tuple[str, dict[str, str]]:
-    """The statement that asks for the unique indexes of a table, and its values. The name may have a schema."""
+    """The statement that asks for the unique indexes of a table, and its values."""
     if not is_sqlite:
         return _POSTGRES, {"table": quoted_table}
     schema, _, table = quoted_table.rpartition(".")
@@ -68,10 +68,7 @@ def is_known(connections: object, identity: Identity) -> bool:
 
 
 def check(connections: object, identity: Identity, rows: Iterable[Mapping[str, Any]], argument: str) -> None:
-    """Raise `ValueError` if the unique indexes for this identity ignore NULL, and none of them does not.
-
-    Without an index that is for the identity there is nothing to ask for: see the docstring of `get_or_create`.
-    """
+    """Raise `ValueError` if all unique indexes for this identity ignore NULL."""
     ignoring = None
     for name, described in groupby(rows, key=lambda row: row["name"]):
         covers = _covers(identity, list(described))
@@ -94,9 +91,7 @@ def check(connections: object, identity: Identity, rows: Iterable[Mapping[str, A
 
 
 def _covers(identity: Identity, described: list[Mapping[str, Any]]) -> bool | None:
-    """True if an index keeps two rows of an identity apart, False if only NULL prevents that, None if it is for
-    others.
-    """
+    """True if an index keeps two equal rows apart, False if only NULL prevents that, None if it is for others."""
     _, _, definition = described[0]["sql"].partition("(")
     expressions, _, condition = re.sub(
         r"\bwhere\b", "\0", definition, count=1, flags=re.IGNORECASE

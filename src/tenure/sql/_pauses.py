@@ -1,5 +1,3 @@
-"""The number of attempts of a transaction, and the pauses in between."""
-
 from __future__ import annotations
 
 import random
@@ -9,6 +7,6 @@ ATTEMPTS = 5
 
 
 def pauses() -> Iterator[float]:
-    """The pauses between the attempts, in seconds: up to 10 ms, then twice that and so on, with full jitter."""
+    """The pauses between attempts, in seconds: up to 10 ms, then twice that and so on, with full jitter."""
     # those that collided must not meet again
     return (random.uniform(0, 0.01 * 2**n) for n in range(ATTEMPTS - 1))

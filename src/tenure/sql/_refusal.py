@@ -1,7 +1,4 @@
-"""The meaning of a database's refusal: whether another transaction was faster, and whether running again may help.
-
-Errors are recognised by their codes (SQLSTATE, SQLite's extended codes), never by their text, which is translated.
-"""
+"""The meaning of a database's refusal, by its code (SQLSTATE, SQLite's extended codes): the text is translated."""
 
 from __future__ import annotations
 
@@ -27,7 +24,6 @@ def collides(error: BaseException) -> bool:
 
 
 def has_code(error: BaseException) -> bool:
-    """True if the error is the database's answer, with a code."""
     return _sqlstate(error) is not None or _sqlite_code(error) is not None
 
 
@@ -64,7 +60,6 @@ def _sqlite_code(error: BaseException) -> int | None:
 
 
 def _unwrapped(error: BaseException) -> Iterator[BaseException]:
-    """The error, and what SQLAlchemy and its adapter of asyncpg have wrapped in it."""
     inner: BaseException | None = error
     while inner is not None:
         yield inner

@@ -1,8 +1,4 @@
-"""The requests of `get_or_create_row` to the database, in their order; the caller may block or await.
-
-Read; insert inside a savepoint; after a refusal, roll back to the savepoint and read again. `_get_or_create` says what
-a refusal means.
-"""
+"""The requests of `get_or_create_row` to the database, in the order of `_get_or_create`."""
 
 from __future__ import annotations
 
@@ -29,7 +25,7 @@ _UNFIT = re.compile(r"[%:\0]")
 
 
 class Wanted(NamedTuple):
-    """The row with the values `where`, or else a new one with `values`."""
+    """The row with the values `where`, or else a new row with `values`."""
 
     table: str
     where: Mapping[str, Any]
@@ -40,8 +36,7 @@ class Wanted(NamedTuple):
 
 
 def steps(wanted: Wanted, is_sqlite: bool, origin: object) -> Steps:
-    """The requests in their order; an error of the database is to be thrown in. -> the row, whether it was
-    created
+    """The requests in their order; an error of the database is to be thrown in. -> the row, whether it was created
 
     `origin` is for what the connection, or its engine, knows of the table already.
     """
@@ -66,7 +61,6 @@ def steps(wanted: Wanted, is_sqlite: bool, origin: object) -> Steps:
 def _read_or_insert(
     wanted: Wanted, is_sqlite: bool
 ) -> Generator[Step, list[Row], tuple[Row, bool] | Exception]:
-    """The row and whether it was created, or the refusal after which another attempt may do better."""
     existing = yield from _read(wanted)
     if not is_sqlite:
         yield None
@@ -109,7 +103,6 @@ def _read(wanted: Wanted) -> Generator[Step, list[Row], Row | None]:
 
 
 def _is_in_the_way(wanted: Wanted, refusal: Exception) -> Generator[Step, list[Row], bool]:
-    """True if a row that collides with the refused row can be seen. Also False where that is unknown."""
     if (names := violated(refusal)) is None:
         return False
     schema, table, constraint = names

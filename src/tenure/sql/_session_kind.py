@@ -1,5 +1,3 @@
-"""The check which of the two kinds of SQLAlchemy session an object is."""
-
 from __future__ import annotations
 
 from sqlalchemy.orm import Session

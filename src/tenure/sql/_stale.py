@@ -1,5 +1,3 @@
-"""The error of a transaction that began too early to see the row that somebody else made."""
-
 from __future__ import annotations
 
 from tenure.errors import TenureError

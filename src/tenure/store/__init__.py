@@ -1,69 +1,35 @@
 """The open handle on an engine, and the guide to the house.
 
-A `Store` is this process's handle on an engine.
+The way of a lock, `async with Lock(store, "x")` on Redis, when it is free and the session is open::
 
-The way of a lock
------------------
-
-`async with Lock(store, "x")` on Redis, when it is free and the session is open::
-
-    caller's task                                             loop callback (no task)
-    -------------                                             -----------------------
     Lock.__aenter__             shared/holds/_lock
     LeasedBlock.__aenter__      shared/_block   Hold._obtain in shared/_lease says how
     Acquisitions.acquire        store/_acquire
-      Home.running              store/_dispatch  whether the store is open, and here
-      Sessions.current          store/_sessions  which session
+      Home.running              store/_dispatch
+      Sessions.current          store/_sessions
       Acquisition.answer        store/_acquire   the name is known from here on
         Dispatcher.send         store/_dispatch
           RedisEngine.submit    engines/redis/_remote      one script
-            Connection.send     engines/redis/_connection  -> bytes leave
-        park                    waiting/_park
-        ...                                                   Connection._take_in     engines/redis/_connection
-        ...                                                   RedisEngine._on_reply   reply -> answer
-        ...                                                   Dispatcher._on_answer   it is no longer under way
-        ...                                                   Acquisition.on_news     wakes the task
-      Grant                     store/_acquire
-    Lease                       shared/_lease    the cancel scope; the session knows it
-    ...the body...
+        park                    waiting/_park   Acquisition.on_news, in a callback of the loop, wakes the task
+    Lease                       shared/_lease   the cancel scope; the session knows it
     LeasedBlock.__aexit__       shared/_block
-      PendingRelease            store/_acquire   sent before the first await
-        Dispatcher.send, and so on as above
-        park until it is acknowledged, in a shield; SettleTimeouts ends it in time
+      PendingRelease            store/_acquire  sent before the first await; parks until it is acknowledged
 
 SQLite and PostgreSQL gather the operations of a turn of the loop, and while a batch is on its way (`Batches` in
-engine/_batching.py). Memory answers before `submit` returns.
+engine/_batching.py). Memory answers before `submit` returns. A task that is `Queued` is woken by a hint
+(`StoreHandle.on_hint`), the answer to asking again (`_reask`), the loss of the session (`Session.lose`), or the closing
+of the store.
 
-If another process holds it, the answer is `Queued` and the task stays parked. One of these wakes it: a hint
-(`StoreHandle.on_hint` -> `Acquisitions.on_hint`), the answer to asking again (`_reask`), the loss of the session
-(`Session.lose`), or the closing of the store.
+The way of a task, `async with queue.take() as task`::
 
-The way of a task
------------------
-
-`async with queue.take() as task`::
-
-    caller's task                      task "wire"                          loop callback
-    -------------                      -----------                          -------------
-    Takers.take     shared/queue/_takes
-    Batcher.schedule  store/_batcher
-    Dispatcher.call_soon
-    wait in a Line  waiting/_line
-    ...                                Dispatcher.run    store/_dispatch
-    ...                                Batcher._flush    all that has gathered
-    ...                                Takers.next_operation -> one Exchange
-    ...                                Dispatcher.send -> engine.submit
-    ...                                                                     Batcher._on_answer
-    ...                                                                     Takers.on_answer: hands over
-    Task            shared/queue/_task
-    ...the body...
-    a verdict       shared/queue/_takes      travels in the next Exchange, the same way
+    Takers.take                 shared/queue/_takes   waits in a Line (waiting/_line)
+    Batcher._flush              store/_batcher, in the task "wire" (Dispatcher.run): sends one Exchange
+    Takers.on_answer            in a callback of the loop: hands over
+    Task                        shared/queue/_task
+    a verdict                   shared/queue/_takes   travels in the next Exchange
 
 Puts, spendings of a limiter and exchanges of a queue are numbered batches (`_batcher`); holds and claims are
 named (`_acquire`). The engine contract says why (`tenure.engine`, "Resending").
-
-Which file to open
-------------------
 
 | symptom                                                | file                                              |
 |--------------------------------------------------------|---------------------------------------------------|
@@ -79,38 +45,18 @@ Which file to open
 | closing hangs, or loses something                      | `_handle.StoreHandle.close`                       |
 | a background job is left behind                        | `tenure.upkeep`                                   |
 | a wake-up is lost inside the process                   | `tenure.waiting._line`, `_park`                   |
-| works on asyncio, fails on trio (or the reverse)       | `tenure.waiting._park`                            |
 | "belongs to another thread"                            | `_dispatch.Home`                                  |
-| a task is delivered late                               | "When a delayed task starts", below               |
-| what the engine answers is wrong                       | `tenure.engines.rules`: the rules in Python       |
+| the engine's answer is wrong                           | `tenure.engines.rules`: the rules in Python       |
 
-When a delayed task starts
---------------------------
-
-One of the first three events makes a taker ask; the fourth starts the task. For Redis, five files tell all of it::
+A delayed task starts after one of the first three events makes a taker ask. On Redis::
 
     the alarm          shared/queue/_takes: `on_answer` keeps `ask_again_in`, the next due time of the queue;
                        store/_timers: up to 0.2 s later by chance, `Takers.reask` sends an exchange
     an exchange        of any process on the queue; lua/order: `promote` makes due tasks takeable;
                        lua/takers: `offer_tasks` publishes READY to as many idle takers as there are tasks
-    the hint           shared/queue/_takes: `on_ready` sends an exchange
+    the hint           shared/queue/_takes: `on_ready` sends an exchange; it may get lost, the alarm does not
     the exchange       lua/exchange: answers with the task, and computes `ask_again_in`;
                        shared/queue/_takes: `_hand_over` gives the task to the runner
-
-A hint may get lost; the alarm does not. The rules of the other engines: rules/_takers and _settling, sql/takers.
-
-Seven files to read first, in this order
-----------------------------------------
-
-1. `engine/__init__.py`: the contract in prose;
-2. `engine/_holds.py`: the operations of a lock;
-3. `engines/rules/_holds.py`: what they do;
-4. `store/_sessions.py`: why a lease may be trusted, and until when;
-5. `store/_acquire.py`: asking and waiting;
-6. `shared/_block.py` and `shared/_lease.py`: the block that holds, and what it hands over;
-7. `shared/holds/_lock.py`: what the user sees.
-
-Then `waiting/_line.py` (how anything waits inside the process) and docs/explanations/lease.md (why it is safe).
 """
 
 from ._acquire import AcquireRequest, Acquisition, Grant, PendingRelease

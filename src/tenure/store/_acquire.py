@@ -1,10 +1,7 @@
-"""Acquiring: asking the engine for something under a name of our own, and waiting in its queue for the grant; and
-releasing it.
+"""Acquiring: asking the engine for something under a name of our own, waiting for the grant, and releasing it.
 
-One `Acquisition` is one attempt under one session and one name.
-
-The states, by the known facts. `reply` is the engine's last answer to our question, `queued` its last answer that said
-to wait, `news` what ends the wait:
+An `Acquisition` is one attempt under one session and one name. `reply` is the engine's last answer, `queued` its last
+answer that said to wait, `news` what ends the wait:
 
 | state   | `call` | `reply` | `queued`    | `news` | event -> next state                                          |
 |---------|--------|---------|-------------|--------|--------------------------------------------------------------|
@@ -14,10 +11,9 @@ to wait, `news` what ends the wait:
 | done    | set    | any     | any         | set    | a `Notice` -> asked (once more); else `answer()` returns it  |
 | ended   | None   | any     | any         | any    | `end()` or `withdraw()`: news is ignored                     |
 
-A store knows the name from before the question is sent until what was granted under it is released. So a hint that
-comes early finds its acquisition, and a late grant is released instead of being held without a holder.
-
-A release is handed over synchronously, before the caller's first await, so that nothing can stop it. Its states:
+A store knows the name from before the question is sent until what was granted under it is released. So an early hint
+finds its acquisition, and a late grant is released. A release is handed over synchronously, before the caller's first
+await, so that nothing can stop it:
 
 | state   | `_refused` | `settled` | event                   | goes to                            |
 |---------|------------|-----------|-------------------------|------------------------------------|
@@ -51,17 +47,11 @@ from ._timers import Timers
 
 class AcquireRequest(Protocol):
     @property
-    def key(self) -> str:
-        """The engine's key of the wanted object."""
-        ...
+    def key(self) -> str: ...
 
-    def ask(self, session: str, name: str) -> e.Operation[Any]:
-        """The operation that acquires it, or joins the queue for it."""
-        ...
+    def ask(self, session: str, name: str) -> e.Operation[Any]: ...
 
-    def undo(self, name: str) -> e.Operation[Any]:
-        """The operation that releases it, or leaves the queue."""
-        ...
+    def undo(self, name: str) -> e.Operation[Any]: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -87,8 +77,8 @@ class Acquisitions:
     ) -> Grant:
         """Ask for it and wait until it is granted; `on_position(n)` is called when n others are before it in the queue.
 
-        Raises `CapacityMismatch`, `EngineError`, `StoreClosed`, and `RuntimeError` where the store is not open. The
-        answer REFUSED is returned as it is.
+        The answer REFUSED is returned as it is. Raises `CapacityMismatch`, `EngineError`, `StoreClosed`,
+        `RuntimeError`.
         Cancellation: the place in the queue is left, and what was granted meanwhile is released.
         """
         self.home.running()
@@ -120,7 +110,7 @@ class Acquisitions:
             session.lose("gone")
 
     def attempt(self, request: AcquireRequest, session: Session) -> Acquisition:
-        """An attempt to acquire a hold, for a pattern that handles the outcome itself. Raises `StoreClosed`."""
+        """An attempt to acquire a hold, for a pattern that handles the outcome itself."""
         self.home.running()
         return Acquisition(self, session, request)
 
@@ -152,10 +142,7 @@ class Acquisitions:
 
 
 class Acquisition(Held):
-    """An attempt to acquire a hold; the states are at the head of the module.
-
-    `queued` is the last answer that said to wait; `ended` means that news is ignored.
-    """
+    """An attempt to acquire a hold; the states are at the head of the module."""
 
     __slots__ = (
         "_acquisitions",
@@ -199,25 +186,20 @@ class Acquisition(Held):
 
     @property
     def waiting(self) -> bool:
-        """True while its task is parked and no news has come."""
         return self._parked is not None and not self._parked.done()
 
     @property
     def never_applied(self) -> bool:
-        """True if the engine has surely not applied the request: it was never sent, or was refused at the first
-        try.
-        """
+        """True if the engine has surely not applied the request: it was never sent, or was refused at the first try."""
         if self._asked_again or self._reply not in (None, e.Reply.GONE):
             return False
         tries = 0 if self._call is None else self._call.tries
         return tries <= (self._reply is e.Reply.GONE)
 
     async def answer(self, last: type[e.Notice] | tuple[()] = ()) -> Any:
-        """Ask, and wait for an answer that does not say to wait; GONE if the session is lost meanwhile.
+        """Ask, and wait for an answer that does not say to wait, or for a notice of the type `last`.
 
-        A notice asks again, unless it is of the type `last`: the notice is then the answer.
-
-        Raises `EngineError`, `StoreClosed`. Cancellation: what was asked for is not undone.
+        GONE if the session is lost meanwhile. Cancellation: what was asked for is not undone.
         """
         while True:
             self._call = self.session.dispatcher.send(self.operation, self._on_answer)
@@ -271,7 +253,6 @@ class Acquisition(Held):
         self._acquisitions.by_name.pop(self.name, None)
 
     def on_queued(self, answer: e.Queued) -> None:
-        """The engine says to wait."""
         self.queued = answer
         if self.ended:
             return
@@ -280,7 +261,6 @@ class Acquisition(Held):
         self._acquisitions.reasker.add(self.request.key, self, answer.ask_again_in)
 
     def on_news(self, news: object) -> None:
-        """End the wait with the news; a second call has no effect."""
         parked = self._parked
         if self._news is None and (parked is None or not parked.done()):
             self._news = news
@@ -301,13 +281,7 @@ class Acquisition(Held):
 
 
 class PendingRelease:
-    """A release on its way. `answer` is the engine's acknowledgement, None until it is there.
-
-    `since` is when it was handed over.
-
-    It is sent once `after` has been answered, whatever the answer is. If the engine refuses it with an error, it
-    is sent again at the session's next heartbeats, until the store closes.
-    """
+    """A release on its way. `answer` is the engine's acknowledgement, None until it is there."""
 
     __slots__ = ("_operation", "_parked", "_refused", "answer", "session", "settled", "since")
 
@@ -327,7 +301,6 @@ class PendingRelease:
             session.unreleased[self] = self.since
 
     def send_again(self) -> None:
-        """Send the release once more if the engine has refused it."""
         if self._refused:
             self._refused = False
             self._send()
@@ -350,9 +323,6 @@ class PendingRelease:
             wake(parked)
 
     def waiter(self) -> Parked | None:
-        """The awaitable that ends with the acknowledgement, for a shield with a deadline; None if the
-        acknowledgement is there.
-        """
         if self.settled:
             return None
         parked = park()
@@ -360,10 +330,7 @@ class PendingRelease:
         return parked
 
     async def wait(self, seconds: float) -> None:
-        """Wait for the acknowledgement, at most so long, in a shield. The release goes on in any case.
-
-        Cancellation: only a native one is noticed, and has no effect on the release.
-        """
+        """Wait for the acknowledgement, at most so long, in a shield."""
         if self.settled:
             return
         with CancelScope(deadline=now() + seconds, shield=True):
@@ -383,10 +350,7 @@ class SettleTimeouts:
         self._closed = False
 
     def waiter(self, release: PendingRelease) -> Parked | None:
-        """The awaitable for the acknowledgement, to be awaited in a shield; None if there is nothing to wait for.
-
-        It ends with the acknowledgement, when the time is over, and when the session is lost.
-        """
+        """The awaitable for the acknowledgement, to be awaited in a shield; None if there is nothing to wait for."""
         parked = None if self._closed or release.session.lost else release.waiter()
         if parked is not None:
             waited_for = self._waited_for

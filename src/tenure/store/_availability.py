@@ -1,5 +1,3 @@
-"""The availability of the engine: as its own connections see it, and as the operations do that were sent."""
-
 from __future__ import annotations
 
 import tenure.engine as e
@@ -9,9 +7,7 @@ from tenure.waiting import now
 
 
 class Availability:
-    """The parts of an engine that cannot be reached at present. Reports the first loss and the return of the last
-    part.
-    """
+    """The parts of an engine that cannot be reached. Reports the first loss and the return of the last part."""
 
     def __init__(self, engine: e.Engine, reporter: Reporter | None = None) -> None:
         self.reporter: Reporter = reporter or Reporter()
@@ -21,7 +17,6 @@ class Availability:
 
     @property
     def trouble(self) -> str | None:
-        """The reason why the engine cannot be used, as far as anybody has noticed; None if it can be."""
         if self._away:
             return f"has been away for {now() - self._since:.0f} s"
         return None if self._engine.unreachable is None else "cannot be reached"
@@ -52,6 +47,6 @@ class Availability:
             self.reporter.inform("link.back", url=self._engine.url, seconds=self._until - self._since)
 
     def outage(self, since: float = 0.0) -> dict[str, float]:
-        """The field `outage` of an event: for how many seconds after that moment the engine was away last, if any."""
+        """The field `outage` of an event: the seconds of the last outage after that moment, if any."""
         seconds = (now() if self._away else self._until) - max(self._since, since)
         return {"outage": seconds} if seconds > 0 else {}

@@ -1,7 +1,5 @@
 """Batching: one numbered operation at a time for one object, made at the last moment from all gathered requests.
 
-The states of a batcher:
-
 | state    | `busy` | `_opening` | event                  | goes to                                                |
 |----------|--------|------------|------------------------|--------------------------------------------------------|
 | idle     | False  | False      | `schedule()`           | due                                                    |
@@ -34,31 +32,18 @@ V = TypeVar("V")
 
 
 class BatchOwner(Protocol):
-    """An object whose operations are batched."""
+    def next_operation(self, session: Session, n: int) -> e.Operation[Any] | None: ...
 
-    def next_operation(self, session: Session, n: int) -> e.Operation[Any] | None:
-        """The next operation, numbered `n` and made of all that has gathered; None if nothing has."""
-        ...
+    def on_answer(self, session: Session, answer: Any) -> None: ...
 
-    def on_answer(self, session: Session, answer: Any) -> None:
-        """The answer to the last operation."""
-        ...
+    def on_session_lost(self, *, resent: bool) -> None: ...
 
-    def on_session_lost(self, *, resent: bool) -> None:
-        """The session of the last operation has ended. The operation was not applied, unless it was `resent`."""
-        ...
-
-    def on_error(self, error: Exception, session: Session | None) -> None:
-        """The last operation failed alone; without a session: none can be opened, so nothing can be sent."""
-        ...
+    def on_error(self, error: Exception, session: Session | None) -> None: ...
 
 
 class Batcher:
-    """Sends the operations of one owner on one key, one at a time, under the session for a ttl."""
-
     def __init__(self, store: StoreHandle, key: str, ttl: float, owner: BatchOwner) -> None:
         self.busy: bool = False
-        """True while an operation is under way."""
         self.call: Call[Any] | None = None
         """The operation that is under way; None for an operation that was answered at once."""
         self._store = store
@@ -78,8 +63,6 @@ class Batcher:
     async def answered(self, line: Line[T, V], waiter: Waiter[T, V], outcome: Callable[[], str]) -> V:
         """Wait for what an answer grants the waiter. Raises `StoreUnavailable`, with the outcome, if none comes in
         time.
-
-        Cancellation: the waiter leaves its line, as it does then.
         """
         try:
             return await line.wait(waiter, self.patience)
@@ -88,7 +71,6 @@ class Batcher:
 
     @property
     def patience(self) -> float:
-        """Seconds in which an answer has to come."""
         return self._dispatcher.patience
 
     def no_answer(self, outcome: str) -> StoreUnavailable:

@@ -51,12 +51,12 @@ class JsonCodec:
         return self._encode(value).encode()
 
     def decode(self, data: bytes, /) -> Any:
-        """Return the value."""
+        """Return the value of these bytes."""
         return self._decode(data.decode())
 
 
 def check_codec(codec: Codec[T] | None) -> Codec[T] | None:
-    """Return the codec unchanged. Raises `TypeError` if it has no `encode` and `decode`."""
+    """Return the codec. Raises `TypeError` if it has no `encode` and `decode`."""
     methods = (getattr(codec, name, None) for name in ("encode", "decode"))
     if codec is not None and (isinstance(codec, type) or not all(map(callable, methods))):
         raise TypeError(f"codec must be an object with the methods encode and decode, not {codec!r}")
@@ -64,10 +64,6 @@ def check_codec(codec: Codec[T] | None) -> Codec[T] | None:
 
 
 def encoded(codec: Codec[T], what: str, value: T) -> bytes:
-    """The bytes of a value; `what` names it in errors.
-
-    Raises `TypeError` or `ValueError` for what the codec cannot express, or if it returns no bytes.
-    """
     try:
         data = cast("object", codec.encode(value))
     except _REFUSALS as problem:
@@ -81,7 +77,6 @@ def encoded(codec: Codec[T], what: str, value: T) -> bytes:
 
 
 def decoded(codec: Codec[T], what: str, data: bytes) -> T:
-    """The value of these bytes; `what` names it in errors. Raises `ValueError` for what the codec refuses."""
     try:
         return codec.decode(data)
     except _REFUSALS as problem:

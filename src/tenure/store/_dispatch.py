@@ -1,10 +1,7 @@
 """Sending: how operations reach the engine, in order, and again whenever the outcome of one is unknown.
 
-There is one dispatcher for each shard of the engine, so that a shard that is away does not stop the others. It submits
-an operation to the engine at once, unless others wait before it: because `WINDOW` are under way, or because the engine
-was unavailable and there is a pause until all are submitted again.
-
-Where an operation is, by the container that holds its `Call`:
+Each shard of the engine has a dispatcher. It submits an operation at once, unless others wait before it: because
+`WINDOW` are under way, or because the engine was unavailable and there is a pause until all are submitted again.
 
 | state     | container    | event                           | goes to                                     |
 |-----------|--------------|---------------------------------|---------------------------------------------|
@@ -44,24 +41,21 @@ _NOT_OPEN = "the store is not open: use `async with open_store(...) as store`"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 WINDOW = 2 * e.CAP
-"""The number of operations that may be under way: a batch, and the next one that forms meanwhile. Urgent
-operations need not wait for room."""
+"""The number of operations that may be under way: a batch, and the next batch that forms. Urgent operations need no
+room.
+"""
 
 _READS = (e.Count, e.GetResult, e.Ping, e.Scan)
 
 MOST_REPEATS = 100_000
-"""The number of times that an operation may be answered MORE: each time the engine has done `CAP` steps of
-expiry."""
+"""The number of times that an operation may be answered MORE: each time the engine has done `CAP` steps of expiry."""
 
 
 class Home:
     """The home of a store: its process, its thread and its loop, and whether it is open there.
 
-    While another loop of this thread runs, the store's loop does not: a caller would wait for ever. After a fork the
-    child has no home.
-
-    `thread` is compared with `get_ident()` right before anything is sent.
-    Thread safety: any.
+    While another loop of this thread runs, the store's loop does not: a caller would wait for ever. `thread` is
+    compared with `get_ident()` right before anything is sent.
     """
 
     __slots__ = ("__weakref__", "_loop", "closed", "fault", "forked", "thread", "upkeep")
@@ -71,9 +65,7 @@ class Home:
         self._loop: object = None
         self.forked: bool = False
         self.upkeep: Upkeep | None = None
-        """The jobs of the store, from its opening on."""
         self.closed: bool = False
-        """True once the store closes."""
         self.fault: Exception | None = None
         """The fault that has ended the store."""
         _homes.add(self)
@@ -105,7 +97,6 @@ class Home:
         return self.upkeep
 
     def running(self) -> Upkeep:
-        """The jobs of the store, which is open, here. Raises `StoreClosed`, and what `check` raises."""
         if self.upkeep is None or self.closed:
             return self.check_open()
         # `check`, without the call
@@ -114,7 +105,6 @@ class Home:
         return self.upkeep
 
     def error(self) -> RuntimeError:
-        """The error for a call from another thread or process, or before the opening."""
         if self.forked:
             return RuntimeError(
                 "the store was opened before this process was forked, and belongs to the parent: open another one "
@@ -147,8 +137,7 @@ if hasattr(os, "register_at_fork"):
 class Call(Generic[e.A]):
     """An operation under way; a caller that no longer wants its answer clears `wanted`.
 
-    `tries` counts how often it was sent, `repeats` how often the answer was MORE. `resent` is true once it was sent
-    again because no answer had come.
+    `tries` counts how often it was sent, `repeats` how often the answer was MORE.
     """
 
     __slots__ = ("on_answer", "operation", "repeats", "resent", "tries", "wanted")
@@ -163,12 +152,7 @@ class Call(Generic[e.A]):
 
 
 class Dispatcher:
-    """Sends the operations for one shard.
-
-    Order is kept: an operation reaches the engine after all that were sent before it, also when they are sent again
-    since the engine was unavailable. An operation that is answered MORE is sent again behind those that the engine has
-    already received, and not at all if its caller no longer wants the answer.
-    """
+    """Sends the operations for one shard, in order, also when they are sent again."""
 
     def __init__(self, engine: e.Engine, home: Home, availability: Availability | None = None) -> None:
         self._url = engine.url
@@ -190,14 +174,12 @@ class Dispatcher:
         self._fault: Exception | None = None
         self._closed: str | None = None
         self._down = False
-        """The engine did not answer the last operation."""
         self._down_since = 0.0
         self.response_timeout: float = engine.response_timeout
         """Seconds for which a call waits that is not patient."""
 
     @property
     def pending(self) -> int:
-        """The number of operations that are not yet answered."""
         return len(self._again) + len(self._waiting) + len(self._under_way)
 
     def send(
@@ -209,9 +191,9 @@ class Dispatcher:
     ) -> Call[e.A]:
         """Send an operation; `on_answer` is called once with its answer or its error, and must not raise.
 
-        The error is its `EngineError`, or `StoreClosed` when the dispatcher has closed. An engine without I/O answers
-        before this returns, unless by a fault, and so does a dispatcher that has closed. Raises `RuntimeError` in
-        another thread or process than the store's.
+        The error is its `EngineError`, or `StoreClosed`. An engine without I/O answers before this returns, unless by
+        a fault, and so does a dispatcher that has closed. Raises `RuntimeError` in another thread or process than the
+        store's.
         """
         call = Call(operation, on_answer)
         if self._closed is not None:
@@ -232,17 +214,17 @@ class Dispatcher:
         return call
 
     def call_soon(self, function: Callable[[], object]) -> None:
-        """Call a plain function at the end of the loop's turn, before the next batch; equal ones are called once."""
+        """Call a plain function at the end of the loop's turn, before the next batch; equal functions only once."""
         if function not in self._soon and self._closed is None:
             self._home.check()
             self._soon[function] = None
             self._wake()
 
     async def call(self, operation: e.Operation[e.A], *, urgent: bool = False, patient: bool = True) -> e.A:
-        """Send an operation and wait for its answer. Raises `EngineError`, `StoreClosed`; if it is not `patient`,
-        `StoreUnavailable` when none has come in time.
+        """Send an operation and wait for its answer.
 
-        Cancellation: what had not yet been sent is not sent; otherwise the operation may or may not be applied.
+        Raises `EngineError`, `StoreClosed`; if it is not `patient`, `StoreUnavailable` when no answer has come in time.
+        Cancellation: the operation may or may not be applied.
         """
         answers: list[Any] = []
         call = self.send(operation, answers.append, urgent=urgent)
@@ -273,20 +255,16 @@ class Dispatcher:
 
     @property
     def is_down(self) -> bool:
-        """True if the engine did not answer the last operation."""
         return self._down
 
     @property
     def patience(self) -> float:
-        """Seconds for which a call waits that is to wait for an answer alone: 0 once the engine has been away for as
-        long as that.
-        """
+        """Seconds for which a call waits for an answer alone: 0 once the engine has been away for as long."""
         if not self._down:
             return self.response_timeout
         return max(0.0, self._down_since + self.response_timeout - now())
 
     def no_answer(self, outcome: str) -> StoreUnavailable:
-        """The error of a call that has waited in vain; `outcome` describes its effect."""
         trouble = self._availability.trouble or f"has not answered for {self.response_timeout:g} s"
         return StoreUnavailable(f"the store {self._url} {trouble}; {outcome}{self._availability.cause}")
 
@@ -310,10 +288,7 @@ class Dispatcher:
         self._wake_settling()
 
     async def run(self) -> None:
-        """Send again what has to be, until cancelled. Raises what the engine raises by a fault of its own.
-
-        Cancellation: operations under way may or may not be applied.
-        """
+        """Send again what has to be, until cancelled. Raises the engine's own faults."""
         while True:
             while not (self._soon or self._held_up):
                 if self._settles:
@@ -348,7 +323,6 @@ class Dispatcher:
         self._submitting = False
 
     def _go_on(self) -> None:
-        """Submit the waiting operations, as far as there is room."""
         waiting = self._waiting
         while not self._held_up:
             if self._again:
@@ -456,7 +430,6 @@ class Dispatchers:
 
 
 def outcome_of(*, sent: bool) -> str:
-    """The effect of an operation without an answer, in words that follow its name."""
     return "may or may not have been applied" if sent else "was not applied"
 
 

@@ -1,5 +1,3 @@
-"""The inside of a store: calls, grants, hints, jobs, and the end of all of them."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
@@ -31,18 +29,16 @@ T = TypeVar("T")
 
 
 class Listener(Protocol):
-    """An object of this process that receives the hints for one key."""
+    """An object of this process that receives the hints for one key. Its methods must not raise."""
 
     def on_hint(self, hint: e.Hint) -> None:
-        """Receive a hint; MISSED means that others may have been lost. Must not raise."""
+        """Receive a hint; MISSED means that others may have been lost."""
         ...
 
-    def on_found(self, session: Session, item: e.SessionItem) -> None:
-        """Receive an item that the engine has of a session, and release an unknown item. Must not raise."""
-        ...
+    def on_found(self, session: Session, item: e.SessionItem) -> None: ...
 
     def close(self) -> None:
-        """Fail all waiters with `StoreClosed`, since the store closes. Must not raise."""
+        """Fail all waiters with `StoreClosed`."""
         ...
 
 
@@ -85,15 +81,12 @@ class StoreHandle:
         return self.prefix(kind) + check_name("name", name)
 
     def prefix(self, kind: str) -> str:
-        """The beginning of the engine's keys of all objects of a kind."""
         return f"{self.namespace}:{kind}:"
 
     async def call(self, operation: e.Operation[e.A], *, patient: bool = False) -> e.A:
-        """Send an operation and wait for its answer. Raises `EngineError`, `StoreClosed`, `StoreUnavailable`.
+        """Send an operation and wait for its answer, for at most `response_timeout` unless it is `patient`.
 
-        The last is raised when no answer has come within the engine's `response_timeout`, unless the call is
-        `patient`.
-        Cancellation: the operation may or may not be applied.
+        Raises `EngineError`, `StoreClosed`, `StoreUnavailable`. Cancellation: the operation may or may not be applied.
         """
         self.home.running()
         return await self.dispatchers.of(operation.key).call(operation, patient=patient)
@@ -112,25 +105,19 @@ class StoreHandle:
         return self.dispatchers.of(operation.key).send(operation, on_answer)
 
     def call_soon(self, function: Callable[[], object], key: str = "") -> None:
-        """Call a plain function at the end of the loop's turn, to send what concerns a key; equal ones are called once.
-
-        Also while the store closes.
+        """Call a plain function at the end of the loop's turn, to send what concerns a key; equal functions only
+        once.
         """
         self.dispatchers.of(key).call_soon(function)
 
     def call_at(self, when: float, function: Callable[[], None]) -> None:
-        """Have a plain function called when the loop's clock shows `when`."""
         self._timers.call_at(when, function)
 
     def start_job(self, name: str, function: Callable[..., Any], *args: Any) -> BackgroundTask:
-        """Start a background job that its owner ends."""
         return self.home.running().start(name, function, *args)
 
     def enlist(self, operation: e.Enlisted[e.A]) -> e.Enlistment[e.A]:
-        """The way to apply an operation within a transaction of the user's. From any thread.
-
-        Raises `EngineError` if the engine takes no part in such transactions, `StoreClosed`.
-        """
+        """The way to apply an operation within a transaction of the user's. From any thread. Raises `EngineError`."""
         if self.home.forked:
             raise self.home.error()
         self.home.check_open()
@@ -138,26 +125,20 @@ class StoreHandle:
 
     @property
     def has_families(self) -> bool:
-        """True if the engine keeps entries of tasks."""
         return self._engine.families
 
     def check_families(self) -> None:
-        """Raise `EngineError` if the engine keeps no entries of tasks."""
         if not self.has_families:
             raise EngineError(f"{self.url}: this engine has no steps and children of tasks yet")
 
     async def session(self, ttl: float, key: str = "") -> Session:
-        """The session for a ttl, and for the objects in the same shard of the engine as `key`.
-
-        Raises `EngineError`, `StoreClosed`.
-        """
         self.home.running()
         return self.sessions.current(ttl, key) or await self.sessions.get(ttl, key)
 
     def listen(self, key: str, make: Callable[[], T]) -> T:
         """The only listener of this process for a key, made if there is none yet.
 
-        It receives hints for as long as something refers to it: its user, or a session on which the engine counts.
+        It lasts as long as something refers to it: its user, or a session on which the engine counts.
         """
         listener = self._listeners.get(key)
         if listener is None:
@@ -203,7 +184,6 @@ class StoreHandle:
             listener.on_hint(hint)
 
     def fail(self, fault: Exception) -> None:
-        """A job has ended by a fault: nothing more can be sent."""
         assert self.home.upkeep is not None
         self.home.fault = self.home.fault or fault
         self.home.upkeep.cancel()

@@ -1,5 +1,3 @@
-"""Opening the link to an engine whose server may not be up yet."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -22,8 +20,6 @@ _WHAT_TO_DO = (
 
 
 class _Once:
-    """Passes on that the link is open, and notes it."""
-
     def __init__(self, task_status: TaskStatus[None]) -> None:
         self.opened = False
         self._task_status = task_status
@@ -42,10 +38,7 @@ async def serve(
     *,
     task_status: TaskStatus[None],
 ) -> None:
-    """`engine.serve`, begun again for `retry` seconds while the engine cannot be reached, which is reported.
-
-    Cancellation: this is how it ends.
-    """
+    """Call `engine.serve`, again for `retry` seconds while the engine cannot be reached, which is reported."""
     once = _Once(task_status)
     backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
     give_up = anyio.current_time() + retry

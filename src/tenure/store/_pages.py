@@ -1,5 +1,3 @@
-"""Reading all pages of an index, the names of a namespace, and many things at once."""
-
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
@@ -19,8 +17,7 @@ async def read_pages(
 ) -> P:
     """All rows of an index as one page, or the first `most`; up to `CAP` rows are of one moment.
 
-    The other fields are as on the last page that was read, `next` too. An object that is not there has no rows.
-    Raises `EngineError`, `StoreClosed`, `StoreUnavailable` (see `StoreHandle.call`). Cancellation: no effect.
+    The other fields, `next` included, are as on the last page that was read. Raises as `StoreHandle.call` does.
     """
     rows: list[Any] = []
     while True:
@@ -37,7 +34,6 @@ async def read_pages(
 async def read_counts(
     store: StoreHandle, key: str, *, patient: bool = False, recount: bool = False
 ) -> e.QueueCounts:
-    """The counts of a queue, or of its rows. Raises as `read_pages` does. Cancellation: no effect."""
     counts = await store.call(e.Count(key, recount=recount), patient=patient)
     assert isinstance(counts, e.QueueCounts)
     return counts

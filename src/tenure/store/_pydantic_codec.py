@@ -12,7 +12,7 @@ from ._codec import T
 class PydanticCodec(Generic[T]):
     """JSON of one type, validated on its way in and out: a model, a dataclass, `list[int]`, a union.
 
-    Fields are written by their aliases. Raises what pydantic raises for a type of which it cannot make a `TypeAdapter`,
+    Fields are written by their aliases. Raises pydantic's errors for a type of which it cannot make a `TypeAdapter`,
     and `ModuleNotFoundError` if the extra `pydantic` is not installed.
 
     Thread safety: any.

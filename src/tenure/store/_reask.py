@@ -1,5 +1,3 @@
-"""Asking the engine again for waiters without a hint: one question for all waiters of a key."""
-
 from __future__ import annotations
 
 from functools import partial
@@ -17,19 +15,13 @@ _AFTER_AN_ERROR = 1.0
 
 
 class InQueue(Protocol):
-    """An acquisition that waits in a queue of the engine."""
-
     name: str
     session: Session
     ended: bool
 
-    def on_queued(self, answer: e.Queued, /) -> None:
-        """The engine says to wait on."""
-        ...
+    def on_queued(self, answer: e.Queued, /) -> None: ...
 
-    def on_news(self, news: object, /) -> None:
-        """End the wait: it was granted (`Granted`), or has to ask for itself (`Notice.ASK`)."""
-        ...
+    def on_news(self, news: object, /) -> None: ...
 
 
 class Reasker:
@@ -41,7 +33,6 @@ class Reasker:
         self._due: dict[str, float] = {}
 
     def add(self, key: str, acquisition: InQueue, ask_again_in: float) -> None:
-        """The engine has queued this one for the key; ask again after so many seconds at the latest."""
         self._by_key.setdefault(key, {})[acquisition] = None
         self._ask_later(key, ask_again_in)
 

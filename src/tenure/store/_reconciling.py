@@ -1,10 +1,8 @@
 """Reconciling: what the engine has recorded for a session, compared with what this process has.
 
-A server may come back as it was some time ago: a replica that takes over may lack the last writes its primary
-acknowledged. A release that it lacks would keep something held without a holder, for as long as this process renews the
-session. A grant that it lacks would allow a second holder beside the first, for as long as the first holds. So after
-each new connection, what only the engine has recorded is released, and what the engine has not recorded is marked as
-lost.
+A replica that takes over may lack the last acknowledged writes: a release, so that something is held without a holder,
+or a grant, so that there may be a second holder. So after each new connection, what only the engine has recorded is
+released, and what it has not recorded is lost.
 """
 
 # pyright: reportPrivateUsage=false
@@ -25,7 +23,7 @@ _UNDO = {"holds": e.Release, "claims": e.GiveBack, "producers": e.Leave}
 
 
 class Reconciler:
-    """Compares sessions, each in one round at a time; `on_found` is called for each item that the engine has of one.
+    """Compares sessions; `on_found` is called for each item that the engine has of a session.
 
     An engine that answers with an error is not asked again: then the next operation on an item shows its state.
     """
@@ -35,7 +33,6 @@ class Reconciler:
         self._again: dict[Session, bool] = {}
 
     def reconcile(self, session: Session) -> None:
-        """Release what only the engine has recorded; mark as lost what it has not recorded."""
         if session in self._again:
             self._again[session] = True
             return

@@ -4,8 +4,6 @@ A session may be trusted until `sent + ttl - margin`: `sent` was read on the loo
 engine acknowledged was first sent, so that the engine cannot end it earlier. When that moment passes, or the engine
 says that the session has gone, it is lost for good, and with it all that it held.
 
-The states of a session:
-
 | state     | `deadline` | `lost`  | event                                      | goes to                              |
 |-----------|------------|---------|--------------------------------------------|--------------------------------------|
 | new       | -inf       | None    | `OpenSession` is acknowledged              | open                                 |
@@ -20,8 +18,8 @@ The states of a session:
 | dismissed | a time     | None    | as open                                    | as open; once the store closed: lost |
 | lost      | any        | why     | the last that was held under it has left   | `CloseSession` is sent               |
 
-Whatever is held is notified once, when the session is dismissed or lost. A dismissed session is still renewed: bodies
-that clean up while the store closes hold what they hold.
+Holders are notified once, when the session is dismissed or lost. A dismissed session is still renewed, for bodies that
+clean up.
 """
 
 # pyright: reportPrivateUsage=false
@@ -65,8 +63,6 @@ boot_time: Callable[[], float] = (
 
 
 class Held:
-    """A hold of a session, or a wait for one."""
-
     __slots__ = ()
 
     @property
@@ -75,9 +71,7 @@ class Held:
         return None
 
     def _lose(self, reason: str) -> None:
-        """End the hold: it is lost, or its session is, or the store closes. May be called more than once.
-        Synchronous; must not raise.
-        """
+        """End the hold: it, its session or the store is lost. Synchronous; must not raise, nor mind a second call."""
         raise NotImplementedError
 
     def _fail_from_outside(self, problem: Exception) -> e.Operation[Any] | None:
@@ -87,19 +81,13 @@ class Held:
 
 
 class Unreleased(Protocol):
-    """A release that the engine has not acknowledged."""
-
-    def send_again(self) -> None:
-        """Send the release once more if the engine has refused it."""
-        ...
+    def send_again(self) -> None: ...
 
     def wake(self) -> None: ...
 
 
 class Session:
-    """A registration at the engine. `lost` is the reason why it is over, or None; the states are at the head of
-    the module.
-    """
+    """A registration at the engine. `lost` is the reason why it is over, or None."""
 
     def __init__(
         self, name: str, ttl: float, dispatcher: Dispatcher, reporter: Reporter | None = None
@@ -132,19 +120,16 @@ class Session:
 
     @property
     def usable(self) -> bool:
-        """True if the session has been opened and is not over."""
         return self.deadline > -inf and self.check() is None
 
     def remaining(self) -> float:
-        """Seconds for which the session may still be trusted; 0 when it may not."""
+        """Seconds for which the session may still be trusted."""
         if self.lost is not None:
             return 0.0
         return max(0.0, min(self.deadline - now(), self._boot_deadline - boot_time()))
 
     def check(self, time: float | None = None) -> str | None:
-        """The reason why the session is over, or None; loses it if its time has passed. `time` is now, if that is
-        known.
-        """
+        """The reason why the session is over, or None; loses it if its time has passed."""
         if self.lost is None and self.deadline > -inf:
             if (now() if time is None else time) >= self.deadline:
                 self.lose("expired")
@@ -193,7 +178,7 @@ class Session:
     # while the loop is blocked; the watchdog calls these, in its thread
 
     def extend_from_outside(self, sent: float) -> None:
-        """A renewal that was sent at this time of the boot clock is acknowledged. A deadline that has passed stays."""
+        """Note an acknowledged renewal, sent at this time of the boot clock. A deadline that has passed stays."""
         if not self.is_over():
             seconds = self.ttl - self.margin
             self.deadline, self._boot_deadline = sent + self._offset + seconds, sent + seconds
@@ -203,7 +188,6 @@ class Session:
         self.lost = self.lost or "blocked"
 
     def notify_of_block(self) -> None:
-        """The loop runs again: notify all that was held under a session that the watchdog has ended. On the loop."""
         if self.lost == "blocked" and not self._dismissed:
             self._notify_all("blocked")
 
@@ -223,25 +207,19 @@ class Session:
         self.reporter.warn("session.lost", session=self.id, reason=reason, holds=holds, meaning=_FORGOTTEN)
 
     def report_loss(self, event: str, reason: str, **fields: object) -> None:
-        """Report that something is lost; when the store closes, no warning is needed.
-
-        Nor is a warning for each task of a session that the server has forgotten: the warning of the session says it.
-        """
+        """Report a loss. It is no warning if the store closes, or if its session has its own warning."""
         said = reason == "closed" or (event == "task.lost" and reason == self.lost == "gone")
         report = self.reporter.notice if said else self.reporter.warn
         report(event, **fields, reason=reason)
 
     async def opened(self) -> None:
-        """Wait until it can be used, or is lost."""
         await self._line.wait(self._line.join(None))
 
     async def left(self) -> None:
-        """Wait until nothing is held under the session."""
         while self.held:
             await self._leaving.wait(self._leaving.join(None))
 
     async def keep(self, on_open: Callable[[], object] = lambda: None) -> None:
-        """Open the session and renew it until it is lost. Cancellation: it is no longer renewed."""
         sent, boot = anyio.current_time(), boot_time()
         try:
             await self.dispatcher.call(
@@ -294,15 +272,12 @@ class Session:
             self._line.grant(waiter, None)
 
     def fail(self, problem: Exception) -> None:
-        """End the wait for a session that could not be opened."""
         self.lost = "refused"
         for waiter in self._line:
             self._line.fail(waiter, type(problem)(*problem.args))
 
 
 class Sessions:
-    """The sessions of one store, one for each ttl in use and each shard of the engine."""
-
     def __init__(
         self,
         process: str,
@@ -324,17 +299,13 @@ class Sessions:
         return (session for session in list(self._jobs) if session.lost is None or session.held)
 
     def current(self, ttl: float, key: str = "") -> Session | None:
-        """The session for this ttl and key if it can be used at once."""
         session = self._current.get((self._dispatchers.of(key or self.process), ttl))
         if session is None or session.deadline == -inf or session.check() is not None:
             return None
         return session
 
     async def get(self, ttl: float, key: str = "") -> Session:
-        """The session for this ttl and key, opened if need be. Raises `EngineError`, `StoreClosed`.
-
-        Cancellation: a session that is being opened is opened for others.
-        """
+        """The session for this ttl and key, opened if need be."""
         dispatcher = self._dispatchers.of(key or self.process)
         while True:
             if self._home.closed:
@@ -361,13 +332,11 @@ class Sessions:
         return name
 
     def lose_one(self, name: str, reason: str) -> None:
-        """Note that the engine has taken back its grant under this name."""
         for session in self:
             for held in list(session.held):
                 if (granted := held._granted_as) is not None and granted[0] == name:
                     held._lose(reason)
 
     async def end(self) -> None:
-        """End the heartbeats. Cancellation: they end all the same."""
         for job in list(self._jobs.values()):
             await job.end()

@@ -54,17 +54,19 @@ class StoreStatistics:
 class Store(AsyncBlock, AsyncContextManagerMixin):
     """A process's open handle on an engine: made by `open_store`, entered with `async with`.
 
-    `namespace` separates the users of one engine. `ttl` is for how many seconds holds outlive a process that died, at
-    least 0.5. `codec` turns payloads into bytes. Leaving a block waits for the acknowledgement for at most
-    `settle_timeout` seconds; closing waits for bodies that still hold something for at most `close_timeout` seconds.
-    A blocked event loop keeps its leases for `max_block` seconds (see `tenure.store._watchdog`). Opening tries again
-    for `retry` seconds while the engine cannot be reached, and warns of it (`link.lost`).
+    - `namespace` separates the users of one engine.
+    - `ttl` is for how many seconds holds outlive a process that died, at least 0.5.
+    - `codec` turns payloads into bytes.
+    - `settle_timeout`: seconds for which leaving a block waits for the acknowledgement.
+    - `close_timeout`: seconds for which closing waits for bodies that still hold something.
+    - `max_block`: seconds for which a blocked event loop keeps its leases.
+    - `retry`: seconds for which opening tries again while the engine cannot be reached, with a warning (`link.lost`).
 
-    An engine whose link ends for good, or that raises what it must not, ends the store: its block is cancelled and
+    An engine whose link ends for good, or that raises a fault, ends the store: its block is cancelled and
     raises that error, all waiters get `StoreClosed`, and holds are lost ("closed").
 
-    Thread safety: none; a store belongs to the event loop in which it was opened. Used from another thread or
-    loop, or in a forked process, it raises `RuntimeError` at once, and nothing is sent.
+    Thread safety: none. In another thread or loop than its own, or in a forked process, it raises `RuntimeError` at
+    once, and nothing is sent.
     """
 
     _instead = "tenure.blocking.open_store"
@@ -117,9 +119,8 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
 
     @property
     def unready(self) -> str | None:
-        """The reason why the store cannot work, in words, as far as is known.
-
-        None if it is open, its engine can be reached, and each session in use is alive.
+        """The reason why the store cannot work, in words; None if it is open, its engine can be reached, and sessions
+        live.
         """
         handle, home = self._handle, self._handle.home
         if (trouble := handle.availability.trouble) is not None:
@@ -180,7 +181,7 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
         return job
 
     async def ping(self) -> float:
-        """Send an operation that does nothing, and return for how many seconds the answer took.
+        """Send an operation that does nothing, and return the seconds until its answer.
 
         Raises `EngineError`, `StoreClosed`, `StoreUnavailable`.
         """
@@ -215,12 +216,10 @@ def _new_process() -> str:
 
 
 def check_ttl(ttl: Seconds) -> float:
-    """A ttl that can be kept: 0.5 seconds at least."""
     return check_seconds("ttl", ttl, least=LEAST_TTL)
 
 
 def handle_of(store: Store) -> StoreHandle:
-    """The inside of a store. Raises `TypeError` for another object."""
     if not isinstance(store, Store):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked
         cls = type(store)
         shown = cls.__name__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"

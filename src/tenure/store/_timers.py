@@ -1,5 +1,3 @@
-"""The timers of a store: a job sleeps until the next of them is due."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -37,13 +35,11 @@ class Timers:
         self._sleeper: Line[None, None] = Line(owner="the store")
 
     def call_at(self, when: float, function: Callable[[], None]) -> None:
-        """Call `function` when the loop's clock shows `when`; it must not raise."""
         heappush(self._heap, (when, next(self._number), function))
         if when < self._sleeping_until and (sleeper := self._sleeper.head()) is not None:
             self._sleeper.grant(sleeper, None)
 
     async def run(self) -> None:
-        """Call functions until cancelled. Cancellation: those that were not yet due are never called."""
         while True:
             time = anyio.current_time()
             while self._heap and self._heap[0][0] <= time:
@@ -76,9 +72,7 @@ class Timer:
         self._armed = inf
 
     def set(self, seconds: float) -> None:
-        """Call the function after so many seconds and a little more, chosen at random; no more at the time set
-        before.
-        """
+        """Call the function after so many seconds and a little more, at random, instead of at the time set before."""
         self.due = now() + jittered(seconds, least=_LEAST_PAUSE)
         if self.due < self._armed:
             self._arm()

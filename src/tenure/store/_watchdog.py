@@ -1,7 +1,6 @@
 """The watchdog: a thread that keeps the sessions of a store alive while the event loop is blocked.
 
-While a handler computes, the loop sends no heartbeat. So a thread checks that renewals are sent, and sends renewals
-itself while the loop is blocked: by another engine, on an event loop of its own, which lasts as long as the block. It
+The thread renews by another engine, on an event loop of its own, which lasts as long as the block. It
 looks up no name: it connects to the address to which the store's own connection was made.
 
 | state    | event                                       | what follows                                | then     |
@@ -14,9 +13,8 @@ looks up no name: it connects to the address to which the store's own connection
 |          | `max_block` since the heartbeat was due     | sessions are lost, the blocking try fails   | given up |
 | given up | the loop gives its sign                     | the lost holds are notified                 | asleep   |
 
-The law of sessions is the same, whoever renews. A process that is frozen freezes this thread too.
-
-C code that keeps the GIL stops the watchdog with the loop. In virtual time there is no watchdog.
+A process that is frozen freezes this thread too. C code that keeps the GIL stops the watchdog with the loop. In virtual
+time there is no watchdog.
 """
 
 from __future__ import annotations
@@ -67,17 +65,15 @@ def gives_up_at(heartbeats: Iterable[tuple[float, float]], max_block: float) -> 
 class Watchdog:
     """The thread that watches over the loop of a store, and its sessions.
 
-    `another` makes the engine that the thread uses, or returns None: then the watchdog only warns, and so it does with
-    a `max_block` of 0. Thread safety: `watch` and `stop` are for the loop, the rest is for the thread.
+    `another` makes the engine that the thread uses. If it returns None, or `max_block` is 0, the watchdog only warns.
+    Thread safety: `watch` and `stop` are for the loop, the rest is for the thread.
     """
 
     def __init__(
         self, url: str, sessions: Iterable[Session], another: Callable[[], e.Engine | None], max_block: float
     ) -> None:
         self.blocks: int = 0
-        """The number of blocks."""
         self.renewals: int = 0
-        """The renewals that the watchdog has sent, and that were acknowledged."""
         self._url = url
         self._sessions = sessions
         self._another = another
@@ -92,7 +88,6 @@ class Watchdog:
         self._loop_thread = 0
 
     def watch(self) -> None:
-        """A session has been opened: start the thread, or wake it."""
         if self._thread is not None:
             self._wake.set()
         elif not self._stopped and runs_in_real_time():
@@ -111,10 +106,7 @@ class Watchdog:
         self._give_sign()
 
     async def ended(self, seconds: float) -> None:
-        """Wait until the thread has ended, for so many seconds at most: it may record a failure just now.
-
-        Cancellation: only asyncio's native one ends the wait.
-        """
+        """Wait until the thread has ended, for so many seconds at most: it may record a failure just now."""
         pause = 0.0005
         with anyio.move_on_after(seconds, shield=True):
             while self._thread is not None and self._thread.is_alive():
@@ -182,7 +174,6 @@ class Watchdog:
             anyio.run(self._keep, engine, inf if engine.alone else until)
 
     async def _keep(self, engine: e.Engine, until: float) -> None:
-        """Keep the sessions alive until the loop gives a sign, or until that time."""
         reported = False
         with CancelScope() as scope:
             self._interrupt = partial(loop_caller(), partial(self._end_keeping, scope))
@@ -274,7 +265,6 @@ async def _apply(engine: e.Engine, operation: e.Operation[e.A]) -> e.A | EngineE
 
 
 def _walk(frame: FrameType | None) -> Iterator[FrameType]:
-    """The frames of the task that runs, the innermost first, without the frames of the loop that runs the task."""
     frames = [] if frame is None else [frame for frame, _ in traceback.walk_stack(frame)]
     while frames and not frames[-1].f_code.co_flags & CO_COROUTINE:
         frames.pop()
@@ -282,7 +272,6 @@ def _walk(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _place(frame: FrameType | None) -> tuple[str, int, str, str]:
-    """The file, the line, the function and the code: the innermost of the user's, if there is any."""
     frames = ((frame, frame.f_lineno) for frame in _walk(frame))
     stack = traceback.StackSummary.extract(frames)
     theirs = [

@@ -1,5 +1,3 @@
-"""Users' functions in contexts of their own, so that what one call sets is not there in the next."""
-
 from __future__ import annotations
 
 from contextvars import copy_context
@@ -18,9 +16,7 @@ T = TypeVar("T")
 def apart(function: Callable[[A], Awaitable[T]]) -> Callable[[A], Awaitable[T]]:
     """The function, called each time in a copy of the running task's context as it is now.
 
-    Objects in variables are shared as ever, but for the context of `decimal`, which everybody changes in place.
-
-    Cancellation: the function meets it.
+    Objects in variables are shared, but for the context of `decimal`, which everybody changes in place.
     """
     this_task_end()  # else each copy would have to make its own
     here = copy_context()

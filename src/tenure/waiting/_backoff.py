@@ -27,6 +27,5 @@ class Backoff:
         self._next = self._first
 
     async def pause(self) -> None:
-        """Sleep for the next pause. Cancellation: the pause counts all the same."""
         seconds, self._next = self._next, min(2 * self._next, self._longest)
         await anyio.sleep(seconds * uniform(0.5, 1))

@@ -1,8 +1,7 @@
 """The times at which the waiters of one line have to leave it, kept by one timer of the loop.
 
-A timer for each waiter costs more than the rest of a hand-over. So the times are in a heap, and the timer is set to the
-first of them. A waiter that has left stays in the heap until its time, or until most in the heap have left: then the
-line has them taken out together. So adding costs O(log n), and leaving O(1) on average.
+A timer for each waiter costs more than the rest of a hand-over. A waiter that has left stays in the heap until its
+time, or until most in the heap have left: adding costs O(log n), and leaving O(1) on average.
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ __all__ = ("Deadlines",)
 
 
 class Linked(Protocol):
-    """A waiter of a line."""
-
     linked: bool
     """True while the waiter stands in the line."""
 
@@ -30,11 +27,9 @@ W = TypeVar("W", bound=Linked)
 
 
 class Deadlines(Generic[W]):
-    """Calls a function with each waiter that stands in the line when its time has come.
+    """Calls a function with each waiter that stands in the line when its time has come. For asyncio alone.
 
-    All on one loop, the loop that runs when it is made: loops differ in their clocks, and a closed loop calls no timer.
-
-    Thread safety: none; all on the thread of its loop. For asyncio alone: trio has no timers.
+    It belongs to the loop that runs when it is made.
     """
 
     __slots__ = ("_cancel", "_context", "_due", "_expire", "_number", "heap", "loop")

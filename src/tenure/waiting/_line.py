@@ -6,20 +6,15 @@ A *waiter* wants something (`Waiter.want`) and stands in the line in one of thre
        |                  |
        +---leave/fail-----+----(wait raises)-----> gone
 
-To give something back is to move it to the next waiter in the same synchronous step (`Line.grant`), so that
-no other task can barge in between the hand-over and the waiter's next step. The line does not know the granted
-objects: its owner decides, in a *grant loop* of its own (read `Line.head`, grant or stop), who may go.
+An object that is given back moves to the next waiter in the same synchronous step (`Line.grant`), so that no other task
+can barge in. Its owner decides, in a *grant loop* of its own, who may go.
 
-The rule that makes it lossless: **a wait that raises had no effect**. Its waiter is taken out, and the line calls
-the owner's ``on_leave(waiter)``, once. If ``waiter.granted``, the owner takes the thing back; and in either case it
-runs its grant loop, since the leaving of one (a writer, a heavy weight) may let others in.
+**A wait that raises had no effect**: its waiter is taken out, and the line calls the owner's ``on_leave(waiter)``,
+once. If ``waiter.granted``, the owner takes the object back; and in either case it runs its grant loop, since the
+leaving of a waiter (a writer, a heavy weight) may let others in.
 
 Cancellation can meet a waiter in four windows, W1, W2, W2N and W3 (docs/explanations/waiting.md): only a native
-``task.cancel()`` of asyncio takes back a grant. A waiter that is granted before it parks makes a checkpoint instead.
-
-The states and the windows come from the many locks that got one of them wrong (python/cpython#90155 and
-#112202, anyio #947, #1145 and #1170). Joining, granting and leaving cost O(1), wherever in the line: the waiters
-are linked to each other.
+``task.cancel()`` of asyncio takes back a grant.
 """
 
 from __future__ import annotations
@@ -49,11 +44,7 @@ class Expired(TimeoutError):
 
 
 class Waiter(Generic[T, V]):
-    """A place in a `Line`: made by `Line.join`, read by the owner of the line.
-
-
-    Thread safety: none; all on the thread of one loop.
-    """
+    """A place in a `Line`: made by `Line.join`, read by the owner of the line."""
 
     __slots__ = ("error", "following", "gone", "granted", "linked", "parked", "preceding", "value", "want")
 
@@ -66,7 +57,6 @@ class Waiter(Generic[T, V]):
     gone: bool
     """True once the waiter has left, or was failed: it will be granted nothing."""
     error: BaseException | None
-    """The error with which `Line.fail` failed the waiter."""
     parked: Parked | None
     """The awaitable of its task; the line sets it, and the three attributes below."""
     linked: bool
@@ -75,7 +65,6 @@ class Waiter(Generic[T, V]):
     following: Waiter[T, V] | None
 
     def __init__(self, want: T) -> None:
-        """Make a waiter; only `Line.join` puts it in a line."""
         self.want = want
         self.granted = False
         self.gone = False
@@ -98,21 +87,19 @@ class Waiter(Generic[T, V]):
 class Home:
     """The event loop of those who wait for an object, and its thread. Lines of one object share it.
 
-    Whoever waits, or takes the object without waiting (`hold`), binds the home to the running loop. A later loop may
-    take over, but a loop in another thread only when the loop before has ended: else the waiter is refused at once.
+    A loop in another thread may take over only when the loop before has ended: else the waiter is refused at once.
     """
 
     __slots__ = ("_call", "_owner", "run", "thread")
 
     def __init__(self, owner: object) -> None:
-        """`owner` is the object that the message names, or a text in its place."""
         self.run: object = self  # none yet; None is what `this_run` returns outside a loop
         self.thread: int = 0
         self._owner = owner
         self._call: Callable[[Callable[[], None]], None] | None = None
 
     def bind(self) -> None:
-        """Bind the home to the running loop. RuntimeError if its loop runs in another thread."""
+        """Bind the home to the running loop. Raises `RuntimeError` if its loop runs in another thread."""
         if this_run() is self.run:
             return
         if self._call is not None and self.thread != get_ident() and runs(self.run, self._call):
@@ -146,18 +133,14 @@ def _nothing(_: object) -> None:
 class Line(Generic[T, V]):
     """Tasks that wait, first come first served unless the owner grants in another order.
 
-    `on_leave` is called, synchronously and once, for each waiter that leaves: its `wait` raised, or `leave`
-    was called. It is not called for a waiter that the owner failed itself.
-
-    The owner's grant loop, which runs whenever something is given back, and in `on_leave`::
+    `on_leave` is called, synchronously and once, for each waiter whose `wait` raised, or that called `leave`; not for a
+    waiter that the owner failed. The owner's grant loop, whenever something is given back, and in `on_leave`::
 
         while (waiter := line.head()) is not None and self.may_have(waiter.want):
             self.take_out(waiter.want)
             line.grant(waiter, value)
 
-    Cancellation: see the methods, and the theory at the head of the module.
-
-    Thread safety: none; all on the thread of one loop. A loop in another thread is refused when a task of it waits.
+    Joining, granting and leaving cost O(1), wherever in the line.
     """
 
     __slots__ = ("_count", "_deadlines", "_last", "_on_leave", "first", "home")
@@ -166,10 +149,7 @@ class Line(Generic[T, V]):
     """The first waiter, which may have been cancelled in this turn: a quick look whether any waits. See `head`."""
 
     def __init__(self, on_leave: Callable[[Waiter[T, V]], None] = _nothing, owner: object = None) -> None:
-        """Make an empty line; outside a running loop too.
-
-        `owner` is as of a `Home`, or the home itself; by default the object of which `on_leave` is a method.
-        """
+        """`owner` is as of a `Home`, or the home itself; by default the object of which `on_leave` is a method."""
         self._on_leave = on_leave
         if owner is None:
             owner = cast("MethodType", on_leave).__self__  # of a function, nobody would know the owner
@@ -188,10 +168,7 @@ class Line(Generic[T, V]):
         return self.head() is not None
 
     def __iter__(self) -> Iterator[Waiter[T, V]]:
-        """Go through the waiters in order, as they stood at the start, but for those that left meanwhile.
-
-        Granting, failing and joining on the way are allowed.
-        """
+        """Go through the waiters in order, as they stood at the start, but for those that left meanwhile."""
         waiters: list[Waiter[T, V]] = []
         waiter = self.first
         while waiter is not None:
@@ -223,10 +200,7 @@ class Line(Generic[T, V]):
         return None
 
     def grant(self, waiter: Waiter[T, V], value: V) -> bool:
-        """Hand `value` to a waiter, wherever it stands, and wake it.
-
-        False when it has left, was granted already, or was cancelled: then the grantor keeps the thing.
-        """
+        """Hand `value` to a waiter, wherever it stands, and wake it. False if it cannot be granted anything."""
         if waiter.granted or waiter.gone:
             return False
         parked = waiter.parked
@@ -244,10 +218,7 @@ class Line(Generic[T, V]):
         return True
 
     def fail(self, waiter: Waiter[T, V], error: BaseException) -> bool:
-        """Take a waiter out of the line and let its `wait` raise `error`; `on_leave` is not called for it.
-
-        False when it has left, was granted already, or was cancelled.
-        """
+        """Take a waiter out of the line and let its `wait` raise `error`. False if it cannot be granted anything."""
         parked = waiter.parked
         if waiter.granted or waiter.gone or (parked is not None and parked.done()):
             return False
@@ -259,19 +230,15 @@ class Line(Generic[T, V]):
         return True
 
     def fail_all(self, make_error: Callable[[], BaseException]) -> None:
-        """Fail everybody in the line, each with an exception of its own (one shared would mix up tracebacks)."""
+        """Fail everybody in the line, each with its own exception: a shared one mixes up tracebacks."""
         for waiter in self:
             self.fail(waiter, make_error())
 
     async def wait(self, waiter: Waiter[T, V], timeout: float = inf) -> V:
-        """Park until the waiter, which this task has just made with `join`, is granted something; return
-        the grant.
+        """Park until the waiter, which this task has just made with `join`, is granted something; return the grant.
 
         Always a checkpoint. Raises the error of `fail`, `Expired` after `timeout` seconds, and `RuntimeError` while the
-        line belongs to a loop in another thread; then the waiter leaves the line.
-
-        Cancellation: the waiter leaves the line; whatever it was granted meanwhile goes back through
-        `on_leave`.
+        line belongs to a loop in another thread. Cancellation: the waiter leaves the line, and its grant goes back.
         """
         try:
             if waiter.granted or waiter.gone:
@@ -306,10 +273,7 @@ class Line(Generic[T, V]):
         return waiter.value
 
     def leave(self, waiter: Waiter[T, V]) -> None:
-        """Give up the place, or the grant; calls `on_leave`. Only before `wait` has returned.
-
-        Does nothing for a waiter that has gone already.
-        """
+        """Give up the place, or the grant, before `wait` has returned; calls `on_leave` unless the waiter has gone."""
         if waiter.gone:
             return
         waiter.gone = True

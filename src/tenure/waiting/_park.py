@@ -1,11 +1,7 @@
 """Parking and waking a task: with `_trio_readers`, the only place in the library that knows asyncio and trio by name.
 
-anyio has no such primitive, and building one of ``anyio.Event`` costs several times as much
-(benchmarks/line.py). docs/explanations/waiting.md says what each function is for, and why it is not anyio's.
-
-Which loop is running is read from sniffio's thread-local, which trio sets around its steps (in guest mode too, where
-an asyncio loop runs in the same thread). It is the cheapest sign there is. trio is imported when it is first found
-running, never before.
+docs/explanations/waiting.md says what each function is for. sniffio's thread-local tells which loop is running: the
+cheapest sign, also in trio's guest mode. trio is imported when it is first found running.
 """
 
 from __future__ import annotations
@@ -70,12 +66,9 @@ class Parked(Protocol):
 
     On asyncio it is a future of the loop; elsewhere it behaves as one.
 
-    Cancellation: the await raises, and from the moment the cancellation was delivered, before the task has
-    run, `cancelled` answers True and `wake` does nothing. Once woken, a cancel scope does not take the
-    wake-up back; a native asyncio ``task.cancel()`` does: then the await raises although `cancelled` answers
-    False.
-
-    Thread safety: none; everything happens on the thread of the loop.
+    Cancellation: the await raises; from its delivery on, before the task has run, `cancelled` answers True and `wake`
+    does nothing. Once woken, a cancel scope does not take the wake-up back; a native asyncio ``task.cancel()`` does:
+    then the await raises although `cancelled` answers False.
     """
 
     def cancelled(self) -> bool:
@@ -94,24 +87,14 @@ class Parked(Protocol):
 
 
 def park() -> Parked:
-    """Return what the current task may await, once, to be parked.
-
-    If it was woken before it is awaited, it does not park, and then the await is not a checkpoint.
-
-    Cancellation: see `Parked`.
-    """
+    """An awaitable that parks the current task, once. If it was woken before, its await is no checkpoint."""
     if _running.name == "trio":
         return _TrioParked()
     return asyncio.get_running_loop().create_future()
 
 
 def wake(parked: Parked) -> bool:
-    """Wake the task that is parked there.
-
-    True if this did it; False when it was woken or cancelled before.
-
-    Cancellation: not a checkpoint; works in cancelled scopes and in callbacks of the loop.
-    """
+    """Wake the task that is parked there. False if it was woken or cancelled before. No checkpoint."""
     if parked.done():
         return False
     parked.set_result(None)
@@ -119,10 +102,7 @@ def wake(parked: Parked) -> bool:
 
 
 def checkpoint() -> Awaitable[None]:
-    """Let other tasks run and raise a pending cancellation: one full checkpoint.
-
-    Cancellation: the await raises; nothing else happened.
-    """
+    """Let other tasks run and raise a pending cancellation: one full checkpoint."""
     if _running.name == "trio":
         return _trio().checkpoint()
     return _turn()
@@ -143,7 +123,6 @@ next(cast("Generator[None, None, None]", cast("object", NOTHING)), None)
 
 
 def now() -> float:
-    """The time of the running loop's clock, in seconds."""
     if _running.name == "trio":
         return _trio_time()()
     return asyncio.get_running_loop().time()
@@ -152,7 +131,7 @@ def now() -> float:
 def steady() -> float:
     """The time on a clock that goes on from one loop to the next, in seconds: for instants that outlive a loop.
 
-    It is asyncio's clock. trio's begins anew, at random, in each run. Where a test moves the loop's clock, it is that.
+    It is asyncio's clock, since trio's begins anew in each run; or the loop's clock where a test moves that.
     """
     if _running.name == "trio":
         return steady_clock()()
@@ -160,7 +139,6 @@ def steady() -> float:
 
 
 def steady_clock() -> Callable[[], float]:
-    """Return the function that reads the `steady` clock: for a task that reads it twice."""
     if _running.name == "trio":
         clock = _trio().current_clock()
         return monotonic if type(clock).__name__ == "SystemClock" else clock.current_time
@@ -168,30 +146,28 @@ def steady_clock() -> Callable[[], float]:
 
 
 def loop_time(instant: float) -> float:
-    """The time on the clock of the running loop at an instant of the `steady` clock."""
     return now() + (instant - steady()) if _running.name == "trio" else instant
 
 
 def call_at(when: float, function: Callable[[], object], context: Context) -> Callable[[], None]:
     """Call `function` when the clock of the running loop of asyncio shows `when`; return the timer's `cancel`.
 
-    The function runs in the context, outside any task, and must not raise. uvloop may call it a millisecond early.
+    The function runs outside any task and must not raise. uvloop may call it a millisecond early.
     """
     return asyncio.get_running_loop().call_at(when, function, context=context).cancel
 
 
 def context_of_callbacks() -> Context:
-    """Make a context with a single variable: it tells callbacks which loop runs here."""
+    """A context with a single variable: it tells callbacks which loop runs here."""
     return _known_in(Context())
 
 
 def time_limit(seconds: float) -> AbstractContextManager[object] | None:
-    """Return a scope that cancels its block after `seconds`, on trio; None on asyncio, which has timers."""
+    """A scope that cancels its block after `seconds`, on trio; None on asyncio, which has timers."""
     return _trio_limit()(seconds) if _running.name == "trio" else None
 
 
 def new_scope() -> CancelScope:
-    """Make a cancel scope without a deadline and without a shield."""
     return _trio_scope()() if _running.name == "trio" else _asyncio_scope()()
 
 
@@ -235,20 +211,14 @@ def runs_in_real_time() -> bool:
 
 
 def this_task() -> object:
-    """The native task that is running; the same task is always the same object.
-
-    Outside a task: None on asyncio, RuntimeError on trio.
-    """
+    """The native task that is running. Outside a task: None on asyncio, `RuntimeError` on trio."""
     if _running.name == "trio":
         return _trio().current_task()
     return asyncio.current_task()
 
 
 def this_task_end() -> TaskEnd:
-    """The end of the running task: the same object each time, but for code in a copy of the task's context.
-
-    RuntimeError outside a task.
-    """
+    """The end of the running task: the same object each time, but for code in a copy of the task's context."""
     # `this_task`, without the call
     task = _trio().current_task() if _running.name == "trio" else asyncio.current_task()
     if task is None:
@@ -261,11 +231,10 @@ def this_task_end() -> TaskEnd:
 
 
 def loop_caller() -> Callable[[Callable[[], None]], None]:
-    """Return a function with which other threads have a function called on the loop that is running here.
+    """A function with which other threads have a function called on the loop that is running here.
 
-    It returns at once and keeps the order of its calls. It raises RuntimeError when the loop is closed; a
-    loop that is just ending may take the call and never make it. The called function runs outside any task
-    and must not raise.
+    It returns at once and keeps the order of its calls. It raises `RuntimeError` when the loop is closed; a
+    loop that is just ending may never make the call. The called function runs outside any task and must not raise.
     """
     if _running.name == "trio":
         return _trio().current_trio_token().run_sync_soon
@@ -280,10 +249,7 @@ def _known_in(context: Context) -> Context:
 
 
 def within(context: Context, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
-    """Run a coroutine in the running task, but in a context that came from elsewhere. It learns of loop and task there.
-
-    Cancellation: the coroutine meets it.
-    """
+    """Run a coroutine in the running task, but in a context that came from elsewhere, which learns of loop and task."""
     _known_in(context).run(_task_end.set, this_task_end())
     return stepped(context, work)
 
@@ -292,10 +258,7 @@ def within(context: Context, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
 def stepped(
     context: Context, work: Coroutine[Any, Any, T], awaited: object = NOTHING
 ) -> Generator[Any, Any, T]:
-    """Run the steps of a coroutine in the context; `awaited` is what the first step awaits, if it was made before.
-
-    Cancellation: the coroutine meets it.
-    """
+    """Run the steps of a coroutine in the context; `awaited` is what the first step awaits, if it was made before."""
     step: Callable[[Any], Any] = work.send
     value: Any = None
     try:
@@ -321,10 +284,9 @@ def stepped(
 async def on_readable(source: socket, callback: Callable[[], None]) -> NoReturn:
     """Call `callback` in each turn of the loop in which the socket can be read. It must not be closed meanwhile.
 
-    Raises what the callback raises. The callback runs outside any task, in this task's context, where the loop has
-    callbacks; otherwise, as on Windows, in this task.
-
-    Cancellation: this is how it ends; on trio the callback may be called once more, with nothing to read.
+    The callback runs outside any task, in this task's context, where the loop has callbacks; otherwise, as on Windows,
+    in this task. Its errors are raised. On trio the callback may be called once more after the end, with nothing to
+    read.
     """
     if _running.name == "trio":
         from . import _trio_readers
@@ -476,9 +438,8 @@ async def _nothing() -> None:
 
 
 class TaskEnd:
-    """The end of one task, for the objects that it concerns: they `watch` it. `this_task_end` makes it.
+    """The end of one task, for the objects that `watch` it. `this_task_end` makes it.
 
-    `callbacks` are the watchers with their callbacks: a watcher that is taken out of it is not called.
     It is registered with the loop once for each task: that costs more than all the rest of a block that is watched.
     """
 
@@ -497,8 +458,8 @@ class TaskEnd:
     def watch(self, watcher: object, callback: Callable[[], None]) -> None:
         """Call `callback` when the task has ended, however it ended.
 
-        It is called at once (trio) or in the loop's next turn (asyncio), for a task that has ended already too. It runs
-        on the loop, outside any task, and must not raise (trio would crash). A watcher has one callback.
+        It is called at once (trio) or in the loop's next turn (asyncio), for a task that has ended already too,
+        outside any task, and must not raise (trio would crash). A watcher has one callback.
         """
         self.callbacks[watcher] = callback
         if self.task is None:

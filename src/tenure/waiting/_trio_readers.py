@@ -1,4 +1,4 @@
-"""Tasks of trio that wait until a socket can be read, and the functions that are called then: for `_park` alone."""
+"""Tasks of trio that wait until a socket can be read: for `_park` alone."""
 
 from __future__ import annotations
 
@@ -18,11 +18,8 @@ __all__ = ("read",)
 
 
 async def read(source: socket, callback: Callable[[], None]) -> NoReturn:
-    """Call `callback` in each turn of the loop in which the socket can be read, in this task's context.
-
-    Raises what the callback raises.
-
-    Cancellation: this is how it ends; the callback may be called once more, with nothing to read.
+    """Call `callback` in each turn of the loop in which the socket can be read, in this task's context; see
+    `on_readable`.
     """
     reader, number, readers = _Reader(callback), source.fileno(), _readers_of_this_run()
     readers.add(reader)
@@ -44,8 +41,7 @@ async def read(source: socket, callback: Callable[[], None]) -> NoReturn:
 class _Reader:
     """A task that waits until a socket can be read, and the function that is then called.
 
-    The task's `custom_sleep_data` is the reader, until trio sets it to None as it wakes the task, and again once the
-    function was called.
+    The task's `custom_sleep_data` is the reader, until trio wakes the task, and again once the function was called.
     """
 
     __slots__ = ("_call", "problem", "task")
@@ -64,10 +60,9 @@ class _Reader:
 
 
 class _Readers(Instrument):
-    """The instrument of a run of trio that calls the readers' functions before any task runs.
+    """The instrument of a run of trio that calls the readers' functions before any task runs: trio's only callbacks.
 
-    A task that did so would wake others for the next turn of the loop only: one turn more for each answer. Instruments
-    are trio's only callbacks.
+    A task that did so would cost one turn more for each answer.
     """
 
     __slots__ = ("_readers",)

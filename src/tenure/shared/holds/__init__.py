@@ -1,1 +1,1 @@
-"""Locks, semaphores, elections, claims of resources, and barriers: patterns that hold a key on the engine."""
+"""Locks, semaphores, elections, claims of resources, and barriers."""

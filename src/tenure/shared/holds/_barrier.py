@@ -1,8 +1,6 @@
-"""The barrier: all of its parties go on together, or none does, generation after generation.
+"""The barrier. The engine trips a generation in the step of the last arrival, and so answers a withdrawal exactly.
 
-The engine decides, once for all: the arrival of the last party trips the generation in the same step, and a withdrawal
-is answered with whether it came before that or after. So all parties agree, whichever is cancelled, times out or dies
-meanwhile. Generations and the atomic withdrawal are what barriers made of counters lack (CURATOR-318).
+Barriers made of counters lack this (CURATOR-318).
 """
 
 from __future__ import annotations
@@ -22,8 +20,9 @@ from tenure.waiting import checkpoint, now
 
 
 class Arrival(NamedTuple):
-    """The arrival of all parties: in this `generation` of the barrier, this party at `place`, from 0 to `parties`
-    - 1. Later generations have greater numbers.
+    """The arrival of all parties: in this `generation` of the barrier, this party at `place`, from 0 to `parties` - 1.
+
+    Later generations have greater numbers.
     """
 
     generation: int
@@ -32,10 +31,7 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BarrierStatistics:
-    """A barrier at one moment, as the engine has it.
-
-    Of `parties` (0 if no party waits) `waiting` wait, unless it is `broken`.
-    """
+    """A barrier at one moment: `waiting` of its `parties` wait (0 if no party waits), unless it is `broken`."""
 
     parties: int
     waiting: int
@@ -43,13 +39,16 @@ class BarrierStatistics:
 
 
 class Barrier:
-    """A meeting point for so many calls of `wait` over all processes of the store: when all have come, all return.
+    """A meeting point for `parties` calls of `wait` over all processes of the store: when all have come, all return.
 
-    With `on_departure="break"`, a party that is cancelled, before its arrival or later, or dies while it waits (noticed
-    when its `ttl` has passed), breaks the generation: all calls get `BarrierBroken`, those that wait and those that
-    come, until `reset`. With "drop" it is forgotten, and the others wait on for another. A party that fails or dies
-    before it calls `wait` is not noticed: call `abort` for it, or limit the wait. All parties must agree on `parties`
-    (`CapacityMismatch`). The `on_departure` of a party counts for its own departure.
+    `on_departure` of a party applies if it is cancelled, before its arrival or later, or if it dies while it waits,
+    which is noticed when its `ttl` in seconds has passed:
+
+    - "break" breaks the generation: all calls get `BarrierBroken`, present and later ones, until `reset`;
+    - "drop" forgets the party, and the others wait for another.
+
+    A party that fails or dies before it calls `wait` is not noticed: call `abort` for it, or limit the wait. All
+    parties must agree on `parties` (`CapacityMismatch`).
 
     Source: the broken state comes from Java's `CyclicBarrier`.
     """
@@ -80,15 +79,15 @@ class Barrier:
         return f"<Barrier {self.name!r} parties={self.parties} on_departure={self.on_departure!r}>"
 
     async def wait(self) -> Arrival:
-        """Arrive, and wait until all parties have.
+        """Arrive, and wait until all parties have arrived.
 
-        Raises `BarrierBroken` (a party was cancelled or died, or the barrier was aborted or reset), `CapacityMismatch`,
-        `StoreClosed`, `EngineError`; `OutcomeUnknown` if this process lost its session meanwhile and the barrier has
-        gone on, or was forgotten: the generation may have tripped first.
+        Raises `BarrierBroken` (a party was cancelled or died, or the barrier was aborted or reset),
+        `CapacityMismatch`, `StoreClosed`, `EngineError`. Raises `OutcomeUnknown` if this process lost its session and
+        the generation may have tripped before.
         Cancellation: before all have come, also before this party has, it breaks the generation unless parties are
-        dropped. If it has tripped, the call returns all the same, as it does for all parties, and the next checkpoint
-        raises; only asyncio's native ``task.cancel()`` is raised even then. The engine's word on that is waited for,
-        for at most `settle_timeout`.
+        dropped. Once the generation has tripped, the call returns as for all parties, and the next checkpoint raises;
+        only asyncio's native ``task.cancel()`` is raised even then. The call waits at most `settle_timeout` for the
+        engine's answer.
         """
         while True:
             session = await self._come()
@@ -119,17 +118,17 @@ class Barrier:
                     )
 
     async def abort(self) -> None:
-        """Break the barrier: calls that wait, and those that come, get `BarrierBroken`, until `reset`.
+        """Break the barrier: calls of `wait`, present and later ones, get `BarrierBroken` until `reset`.
 
         Raises `EngineError`, `StoreClosed`, `StoreUnavailable`.
-        Cancellation: no effect, the answer is waited for in a shield; asyncio's native one may prevent it.
+        Cancellation: no effect, since the call waits in a shield; asyncio's native cancellation may prevent it.
         """
         self._store.home.running()
         with anyio.CancelScope(shield=True):
             await self._store.call(e.Resize(self._request.key, e.BROKEN))
 
     async def reset(self) -> None:
-        """Begin a new generation, broken or not: calls that wait get `BarrierBroken`, those that come do not.
+        """Begin a new generation, broken or not: present calls of `wait` get `BarrierBroken`, later calls do not.
 
         Raises `EngineError`, `StoreClosed`. Cancellation: it may or may not be applied, or the barrier stays broken.
         """
@@ -143,7 +142,6 @@ class Barrier:
         return BarrierStatistics(page.capacity if waiting else 0, waiting, page.capacity == e.BROKEN)
 
     async def _come(self) -> Session:
-        """The session to arrive under; a cancelled party must not arrive, since it may be the last."""
         try:
             session = await self._store.session(self._ttl, self._request.key)
             await checkpoint()
@@ -174,7 +172,6 @@ class Barrier:
         return withdrawal.answer
 
     async def _after_the_loss(self, attempt: Acquisition) -> e.Granted | e.Reply:
-        """The session is lost: what has become of the arrival. GONE: it never was one."""
         never_applied, waited = attempt.never_applied, attempt.queued
         attempt.end()
         if never_applied:
@@ -191,8 +188,6 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class _Party:
-    """A request to be one of the parties at a barrier."""
-
     key: str
     parties: int
     value: bytes
@@ -205,9 +200,7 @@ class _Party:
 
 
 def _gives_way(problem: BaseException) -> bool:
-    """True if the outcome may replace the exception: a scope that is cancelled raises anew at the next
-    checkpoint.
-    """
+    """True if the outcome may replace the exception: a cancelled scope raises anew at the next checkpoint."""
     if isinstance(problem, anyio.get_cancelled_exc_class()):
         return anyio.current_effective_deadline() == -inf
     return isinstance(problem, TenureError)

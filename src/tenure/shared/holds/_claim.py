@@ -1,5 +1,3 @@
-"""The claim: a hold of a matching resource of a pool."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -63,8 +61,8 @@ class Claim(Lease):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The metadata that was stored with the resource when it was claimed, or by `set_metadata`; decoded at
-        each read.
+        """The metadata that the resource had when it was claimed, or that `set_metadata` stored; decoded at each
+        reading.
         """
         return decode(self._store.codec, self._fields)
 
@@ -76,24 +74,24 @@ class Claim(Lease):
         return f"{self.key} {self.resource!r}", self.token
 
     async def cool_down(self, seconds: Seconds) -> None:
-        """Let the resource rest once it is given back, until so many seconds from now have passed.
+        """Let the resource rest after it is given back, until `seconds` from now.
 
-        The last call counts; 0 takes an earlier one back. Raises `LeaseLost`, `StoreClosed`, `EngineError`.
+        The last call counts; 0 revokes an earlier call. Raises `LeaseLost`, `StoreClosed`, `EngineError`.
         Cancellation: it may or may not be applied.
         """
         await self._edit(cool_down=check_seconds("seconds", seconds))
 
     async def retire(self, reason: str) -> None:
-        """Never lend the resource again once it is given back, unless it is added anew.
+        """Never lend the resource again after it is given back, unless it is added anew.
 
         Raises `LeaseLost`, `StoreClosed`, `EngineError`. Cancellation: it may or may not be applied.
         """
         await self._edit(retire=check_text("reason", reason, most=_LONGEST_REASON))
 
     async def set_metadata(self, metadata: Mapping[str, Any]) -> None:
-        """Replace the metadata that is stored with the resource, and so the claims that it will match.
+        """Replace the metadata that is stored with the resource, and so the claims that it matches.
 
-        Raises `LeaseLost`, `StoreClosed`, `EngineError`, and what the codec raises.
+        Raises `LeaseLost`, `StoreClosed`, `EngineError`, and the errors of the codec.
         Cancellation: it may or may not be applied.
         """
         fields = encode(self._store.codec, "metadata", metadata)
@@ -109,8 +107,6 @@ class Claim(Lease):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The function that is called with a claim before it is lent, and its time limit in seconds."""
-
     function: Callable[[Claim], object]
     timeout: float
 
@@ -118,15 +114,12 @@ class Check:
 def claiming(
     store: StoreHandle, request: ClaimRequest, *, ttl: float, timeout: Seconds | None, check: Check | None
 ) -> AbstractAsyncContextManager[Claim, None]:
-    """The block that claims a resource that passes the check."""
     if check is None:
         return _ClaimHold(store, request, ttl=ttl, timeout=timeout)
     return _CheckedClaim(store, request, ttl=ttl, timeout=timeout, check=check)
 
 
 class _ClaimHold(Hold[Claim]):
-    """The block that claims one resource; a claimer that waits learns that no resource at all matches."""
-
     __slots__ = ("_match", "_where")
 
     def __init__(
@@ -164,8 +157,6 @@ class _ClaimHold(Hold[Claim]):
 
 
 class _CheckedClaim(AsyncBlock, NotAwaited):
-    """A block that claims one resource after the other until one passes the check. For one use."""
-
     __slots__ = ("_check", "_entered", "_hold", "_request", "_store", "_timeout", "_ttl")
 
     def __init__(
@@ -203,7 +194,6 @@ class _CheckedClaim(AsyncBlock, NotAwaited):
         await self._hold.__aexit__(kind, error, trace)
 
     async def _attempt(self, timeout: float | None) -> Claim | None:
-        """Claim a resource; None if it fails the check, and another one may pass."""
         hold = _ClaimHold(self._store, self._request, ttl=self._ttl, timeout=timeout)
         check = self._check
         try:
@@ -229,7 +219,6 @@ def _about(claim: Claim) -> dict[str, object]:
 
 
 def encode(codec: Codec, what: str, fields: object) -> e.Metadata:
-    """The fields as engines keep them: sorted by name, each value encoded by itself. None is none."""
     if fields is None:
         return ()
     if not isinstance(fields, Mapping):
@@ -240,5 +229,4 @@ def encode(codec: Codec, what: str, fields: object) -> e.Metadata:
 
 
 def decode(codec: Codec, fields: e.Metadata) -> dict[str, Any]:
-    """The fields as they were given. Raises `ValueError` for what the codec refuses."""
     return {name: decoded(codec, f"the metadata {name!r}", value) for name, value in fields}

@@ -1,5 +1,3 @@
-"""The election: a lock whose holder has a name, and a term that is its fence."""
-
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
@@ -24,8 +22,8 @@ T = TypeVar("T")
 class Term(Lease):
     """A term of leadership, for as long as the block lasts: a `Lease` with the `key` of the election.
 
-    `number` is the fence: it is higher than the number of every earlier term. Send it with each write of the leader,
-    and let the receiver refuse lower ones. `node` is the name under which this one leads.
+    `node` is the name under which this process leads. `number` is the fence: higher than the number of every earlier
+    term. Send it with each write of the leader, and let the receiver refuse lower numbers.
     """
 
     __slots__ = ("node",)
@@ -49,10 +47,10 @@ class Election(NotABlock):
     served.
 
     `await election.lead(body)` campaigns and runs `body(term)`; leadership moves on only when the body has ended.
-    `node` is the name that others see; by default it is the store's process: host, process id, and something random.
+    `node` is the name that others see; the default is the store's process: host, process id, and a random part.
     `ttl` is for how many seconds there is no leader after a leader has died (the store's by default).
 
-    A leader that was frozen may believe in its term for longer: hand `term.number` to what it writes to, or call
+    A frozen leader may believe in its term for too long: hand `term.number` to what it writes to, or call
     `term.check()` right before side effects.
 
     Source: a lock with a sequencer (Chubby, Burrows 2006) whose holder puts its name on it; terms come from Raft.
@@ -76,10 +74,10 @@ class Election(NotABlock):
         return f"<Election {self.name!r} node={self.node!r}>"
 
     async def lead(self, body: Callable[[Term], Awaitable[T]]) -> T:
-        """Become the leader, run `body(term)`, resign, and return what it returned.
+        """Become the leader, run `body(term)`, resign, and return the result of the body.
 
-        When the term is lost, the body is cancelled, and this campaigns again, at the end of the line. What the body
-        raises resigns and is raised. Raises `RuntimeError` if this task leads already, `TypeError` at once for a body
+        If the term is lost, the body is cancelled, and the call campaigns again at the end of the line. An exception
+        of the body resigns and is raised. Raises `RuntimeError` if this task leads already, `TypeError` for a body
         that takes no term, `StoreClosed`, `EngineError`.
         Cancellation: the body is cancelled, then this resigns; while campaigning, no place is kept.
         """
@@ -98,10 +96,8 @@ class Election(NotABlock):
     def term(self, timeout: Seconds | None = None) -> AbstractAsyncContextManager[Term, None]:
         """Lead for a block, `async with election.term() as term`.
 
-        `timeout` in seconds limits the wait (None: for ever; 0: one try, given up after a second or so if the engine
-        does not answer). Entering raises `AcquireTimeout`, `RuntimeError` if this task leads already, `StoreClosed`,
-        `EngineError`; leaving raises `LeaseLost`.
-        Cancellation: while waiting, no place is kept and one does not lead.
+        `timeout` and errors are as in `Lock.hold`; `RuntimeError` if this task leads already.
+        Cancellation: while waiting, no place is kept and no term begins.
         """
         kind = partial(Term, self.node)
         return Hold(kind, self._store, self._request, ttl=self._ttl, timeout=timeout, exclusive=True)
@@ -113,15 +109,12 @@ class Election(NotABlock):
     def watch(self) -> LeaderChanges:
         """Watch the leader: `async with election.watch() as changes: async for leader in changes`.
 
-        The first is the present leader, a node or None; then comes each change.
+        The first item is the present leader, a node or None; then comes each change.
         Cancellation: nothing is missed; the change comes next time.
         """
         return LeaderChanges(self._store, self._key, self._ttl)
 
     def _is_but_the_loss(self, error: Exception) -> bool:
-        """True if the error is what `term.check()` raises after a loss, be it in tasks of the body, and nothing
-        else.
-        """
         if isinstance(error, ExceptionGroup):
             return all(map(self._is_but_the_loss, cast("ExceptionGroup[Exception]", error).exceptions))
         return isinstance(error, LeaseLost) and error.key == self._key

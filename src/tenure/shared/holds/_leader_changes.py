@@ -1,5 +1,3 @@
-"""Watching the leader of an election."""
-
 from __future__ import annotations
 
 from functools import partial
@@ -16,16 +14,13 @@ from tenure.store import Session, StoreHandle
 
 
 def leader_of(holdings: e.Holdings) -> str | None:
-    """The node that holds an election, if there is one."""
     return holdings.holders[0].value.decode() if holdings.holders else None
 
 
 class LeaderChanges(AsyncBlock, NotAwaited):
-    """The leader at present, and then each change.
+    """The present leader of an election, and then each change; see `Election.watch`.
 
-    `async with election.watch() as changes: async for leader in changes: ...`. A leader is the name of a node, or None.
-    A slow reader misses leaders whose time was over before it looked, but never the present one; no leader comes twice
-    in a row.
+    A slow reader misses earlier leaders, but never the present one. No leader comes twice in a row.
     """
 
     __slots__ = ("_inside", "_key", "_last", "_store", "_ttl")
@@ -51,7 +46,7 @@ class LeaderChanges(AsyncBlock, NotAwaited):
         return self
 
     async def __anext__(self) -> str | None:
-        """Wait until another one leads than was returned last. Raises `StoreClosed`, `EngineError`.
+        """Wait for another leader than the last one returned. Raises `StoreClosed`, `EngineError`.
 
         Cancellation: nothing is missed; the change comes next time.
         """
@@ -76,8 +71,6 @@ class LeaderChanges(AsyncBlock, NotAwaited):
 
 
 class _Listener:
-    """The waiters in this process for another leader of one election."""
-
     def __init__(self) -> None:
         self.line = new_line("an election")
 
@@ -89,5 +82,4 @@ class _Listener:
         """No queue is used here."""
 
     def close(self) -> None:
-        """The store closes: also for watches that have not begun to wait."""
         self.line.fail_all(lambda: StoreClosed("the store was closed"))

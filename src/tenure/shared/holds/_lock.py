@@ -1,5 +1,3 @@
-"""The lock: a hold with a capacity of one."""
-
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
@@ -33,7 +31,6 @@ class HolderInfo:
 
 
 async def break_holder(store: StoreHandle, key: str, token: int) -> bool:
-    """Take the hold that was granted with this token from its holder; see `Lock.break_holder`."""
     token = check_count("token", token, most=2**63 - 1)
     for held in (await read_pages(store, e.Scan(e.HOLDERS, key))).holders:
         if held.token == token and await store.call(e.BreakHold(key, held.holder, token)) is e.Reply.OK:
@@ -58,9 +55,9 @@ class Holdable:
     async def break_holder(self, token: int) -> bool:
         """Take the lock from a holder that is stuck, known by its token (see `holders`); for operators.
 
-        The next waiter has the lock at once; the holder's block is cancelled and raises `LeaseLost` ("broken") when its
-        process learns of it. What it writes elsewhere until then, only its token can fence. Returns False if the token
-        holds nothing. Cancellation: it may or may not be applied.
+        The next waiter has the lock at once. When the holder's process learns of it, the holder's block is cancelled
+        and raises `LeaseLost` ("broken"). Until then, only the token can fence the holder's writes. Returns False if
+        the token holds nothing. Cancellation: it may or may not be applied.
         """
         return await break_holder(self._store, self._key, token)
 
@@ -77,15 +74,14 @@ class Lock(Holdable, AsyncBlock):
     """Mutual exclusion over all processes that use the store: one holder at a time, first come, first served.
 
     `async with Lock(store, "report") as lease` holds it for the block; `hold(timeout=5)` limits the wait. The hold is
-    renewed while the block runs; if it is lost all the same, asynchronous code in the block is cancelled, and leaving
+    renewed while the block runs. If it is lost all the same, asynchronous code in the block is cancelled, and leaving
     the block raises `LeaseLost`. `ttl` is for how many seconds the lock outlives a holder that died (the store's by
     default). Locks with equal names are one lock.
 
-    A lease can outlive its holder's belief in it (a frozen process); hand `lease.token` to what you write to, or call
+    A frozen process may believe in its lease for too long: hand `lease.token` to what you write to, or call
     `lease.check()` right before side effects.
 
-    Source: the fair lock with direct hand-over is the queue of MCS locks put on a server; fencing tokens come from
-    Chubby (Burrows 2006, "sequencers").
+    Source: the direct hand-over of MCS locks; fencing tokens come from Chubby (Burrows 2006, "sequencers").
     """
 
     __slots__ = ("_key", "_request", "_store", "_ttl", "name")
@@ -121,9 +117,9 @@ class Lock(Holdable, AsyncBlock):
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> CoroutineType[Any, Any, None]:
-        """Give the lock back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
+        """Give the lock back. Raises `LeaseLost` if it was lost and the body raised nothing of its own.
 
-        Cancellation: giving back goes on by itself; only the wait for its acknowledgement ends.
+        Cancellation: giving back goes on; only the wait for its acknowledgement ends.
         """
         hold = self._store.entered.get((self._key, this_task())) or self._held_by_another_task()
         if isinstance(hold, Hold):
@@ -131,7 +127,7 @@ class Lock(Holdable, AsyncBlock):
         raise RuntimeError(f"{self._key}: not held by this task")
 
     async def locked(self) -> bool:
-        """True if any process holds the lock at this time. Raises `StoreClosed`, `EngineError`."""
+        """True if any process holds the lock at present. Raises `StoreClosed`, `EngineError`."""
         return bool((await self.holders().page(limit=1)).records)
 
     def _held_by_another_task(self) -> object:

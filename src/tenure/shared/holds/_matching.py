@@ -1,8 +1,4 @@
-"""A claimer that waits for a resource learns that no resource of the pool has the fields it asks for.
-
-A misspelt field would otherwise look like a busy pool. The claimer reads the pool once it has waited for half of its
-timeout, or for a second, and gives up the check in a pool of more than `4 * CAP` resources.
-"""
+"""A waiting claimer learns that no resource of the pool has the fields that it asks for: a field may be misspelt."""
 
 from __future__ import annotations
 
@@ -18,11 +14,6 @@ _MOST_PAGES = 4
 
 
 class MatchCheck:
-    """The check of one claimer. `unmatched` is true once the pool is known to hold no matching resource.
-
-    `on_unmatched` is called when that is found out while the claimer still waits; it must not raise.
-    """
-
     __slots__ = (
         "_key",
         "_on_unmatched",
@@ -54,7 +45,6 @@ class MatchCheck:
         self.ended: bool = False
 
     def begin(self) -> None:
-        """The claimer waits in line. A second call has no effect."""
         if not self._started:
             self._started = True
             after = _AFTER if self._timeout is None else min(_AFTER, self._timeout / 2)

@@ -1,5 +1,3 @@
-"""The resource pool: named resources, each lent to as many claimers at a time as it has slots."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -49,7 +47,7 @@ class PooledResource:
 class ResourcePoolStatistics:
     """The number of slots of a pool in each state, and of waiting claimers, over all processes.
 
-    Slots that are not claimed are in the state of their resource. A resource that was added without `slots` has one.
+    A free slot has the state of its resource.
     """
 
     free: int
@@ -67,17 +65,15 @@ class ResourcePoolStatistics:
 class ResourcePool(NotABlock):
     """Named resources (API keys, accounts, ports, devices) over all processes that use the store.
 
-    Each is lent to one claimer at a time, or to as many as it has slots.
+    A resource is lent to one claimer at a time, or to as many as it has slots. `claim` takes the resource of the
+    highest preference, then the least recently used.
 
-    `claim` takes the resource of the highest preference, then the least recently used. `ttl` is for how many seconds
-    a claim outlives a claimer that died (the store's by default); what it held then rests for `quarantine` seconds.
+    `ttl` is for how many seconds a claim outlives a claimer that died (the store's by default); its resource then
+    rests for `quarantine` seconds. `check` is a plain or an async function, called with each claim before its block is
+    entered. If it returns False, raises, or takes more than `check_timeout` seconds, the resource rests for
+    `quarantine` seconds, at least one, and another is claimed.
 
-    `check` is called with each claim before its block is entered, as a plain or an async function. If it returns False,
-    raises, or takes more than `check_timeout` seconds, the resource rests for `quarantine` seconds, at least one, and
-    another one is claimed.
-
-    Source: the leases and the line are as of `Lock`; matching by fields comes from tuple spaces (Linda, Gelernter
-    1985).
+    Source: leases and line as in `Lock`; matching by fields comes from tuple spaces (Linda, Gelernter 1985).
     """
 
     __slots__ = ("_check", "_key", "_quarantine", "_store", "_ttl", "name")
@@ -117,10 +113,10 @@ class ResourcePool(NotABlock):
     ) -> AbstractAsyncContextManager[Claim, None]:
         """Claim a resource for a block, `async with pool.claim() as claim`.
 
-        `timeout` in seconds limits the wait (None: for ever; 0: one try). `where` are fields that the metadata must
-        have; values are equal if the store's codec makes the same bytes of them. `quarantine` is the pool's by
-        default. Claimers with the same `fair_for` ("tenant-42") are served first come, first served, and take turns
-        with all others. Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
+        `timeout` is as in `Lock.hold`. `where` has fields that the metadata must have; values are equal if the store's
+        codec encodes them alike. `quarantine` is the pool's by default. Claimers with the same `fair_for`
+        ("tenant-42") are served first come, first served, and take turns with all others. Entering raises
+        `AcquireTimeout`, `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
         Cancellation: while waiting, no place is kept and nothing is held.
         """
         seconds = self._quarantine if quarantine is None else check_seconds("quarantine", quarantine)
@@ -140,11 +136,10 @@ class ResourcePool(NotABlock):
     ) -> None:
         """Put a resource into the pool, or change its metadata, preference and slots; higher preference is lent first.
 
-        Up to `slots` claimers (at most 256) have it at the same time. More slots than before serve those who wait.
-        With fewer, all claims stay, and none is added until fewer than `slots` are left. A claimed resource stays
-        claimed, a resting one goes on resting. A retired one stays retired. With `revive` it can be lent again;
-        `remove` and `add` end a rest.
-        Raises `StoreClosed`, `EngineError`, and what the codec raises. Cancellation: it may or may not be applied.
+        Up to `slots` claimers (at most 256) have it at the same time. Additional slots serve waiting claimers. With
+        fewer, all claims stay, and none is added until fewer than `slots` are left. A claimed, resting or retired
+        resource stays so. With `revive`, a retired one can be lent again; `remove` and `add` end a rest.
+        Raises `StoreClosed`, `EngineError`, and the errors of the codec. Cancellation: it may or may not be applied.
         """
         fields = encode(self._store.codec, "metadata", metadata)
         resource = check_name("resource", resource)
@@ -154,9 +149,10 @@ class ResourcePool(NotABlock):
         await self._store.call(e.AddResource(self._key, resource, fields, rank, revive, slots))
 
     async def remove(self, resource: str) -> bool:
-        """Take a resource out of the pool; a claimed resource leaves when it is given back. False: there is none.
+        """Take a resource out of the pool, a claimed resource when it is given back. Returns False if there is none.
 
-        If the engine's answer gets lost, this asks again, and may return False although it has removed the resource.
+        If the engine's answer gets lost, the call asks again, and may return False although it has removed the
+        resource.
         Raises `StoreClosed`, `EngineError`. Cancellation: it may or may not be applied.
         """
         return (

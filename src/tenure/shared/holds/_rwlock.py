@@ -1,5 +1,3 @@
-"""The read-write lock: a hold of a part of the capacity to read, or of the whole capacity to write."""
-
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
@@ -17,8 +15,8 @@ READERS = 2**30
 class RWLock(Holdable, NotABlock):
     """Many readers or one writer, over all processes that use the store, first come, first served.
 
-    A reader that comes after a waiting writer waits behind it, so that neither side starves; readers that stand
-    together at the head are let in together. Each reader has a lease of its own; in `holders()`, it has a weight of 1.
+    A reader that comes after a waiting writer waits behind it, so that neither side starves. Each reader has its own
+    lease; in `holders()`, it has a weight of 1.
 
     Source: the fair read-write lock of tokio, in which a writer takes all permits of a semaphore.
     """
@@ -39,16 +37,15 @@ class RWLock(Holdable, NotABlock):
     def read(self, timeout: Seconds | None = None) -> AbstractAsyncContextManager[Lease, None]:
         """Share the lock with other readers for a block, `async with lock.read() as lease`.
 
-        `timeout` in seconds limits the wait (None: for ever; 0: one try). Entering raises `AcquireTimeout`,
-        `RuntimeError` if the caller holds the lock already, in any mode, `StoreClosed`, `EngineError`; leaving raises
-        `LeaseLost`. Cancellation: while waiting, no place is kept and nothing is held.
+        `timeout` and errors are as in `Lock.hold`; `RuntimeError` also if the caller holds the lock in the other mode.
+        Cancellation: while waiting, no place is kept and nothing is held.
         """
         return self._hold(1, timeout)
 
     def write(self, timeout: Seconds | None = None) -> AbstractAsyncContextManager[Lease, None]:
-        """Have the lock alone for a block, `async with lock.write() as lease`. Everything else as for `read`.
+        """Have the lock alone for a block, `async with lock.write() as lease`; otherwise as `read`.
 
-        Cancellation: while waiting, no place is kept and nothing is held; readers behind go in.
+        Cancellation: as in `read`; the readers behind go in.
         """
         return self._hold(READERS, timeout)
 

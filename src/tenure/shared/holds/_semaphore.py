@@ -1,5 +1,3 @@
-"""The semaphore: a hold of one or more permits out of a number."""
-
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
@@ -15,11 +13,11 @@ from ._lock import Holdable
 
 
 class Semaphore(Holdable, AsyncBlock):
-    """So many permits over all processes that use the store, taken in weights, first come, first served.
+    """A number of permits over all processes that use the store, taken in weights, first come, first served.
 
-    A holder that wants many permits is not overtaken by later holders that want few. Everybody must agree on the number
-    of permits (`CapacityMismatch`); `resize` changes it for all. Permits of a holder that died come back after its
-    `ttl`.
+    A holder that wants many permits is not overtaken by later holders that want few. All processes must agree on the
+    number of permits (`CapacityMismatch`); `resize` changes it for all. Permits of a holder that died come back after
+    its `ttl` in seconds.
 
     Source: the weighted queue of tokio's `batch_semaphore`, on a server.
     """
@@ -42,10 +40,10 @@ class Semaphore(Holdable, AsyncBlock):
     def hold(
         self, permits: int = 1, timeout: Seconds | None = None
     ) -> AbstractAsyncContextManager[Lease, None]:
-        """Hold so many permits for a block, all or none, `async with semaphore.hold(2) as lease`.
+        """Hold `permits` for a block, all or none, `async with semaphore.hold(2) as lease`.
 
-        `timeout` in seconds limits the wait (None: for ever; 0: one try). Entering raises `AcquireTimeout`,
-        `CapacityMismatch`, `StoreClosed`, `EngineError`; leaving raises `LeaseLost`.
+        `timeout` is as in `Lock.hold`. Entering raises `AcquireTimeout`, `CapacityMismatch`, `StoreClosed`,
+        `EngineError`; leaving raises `LeaseLost`.
         Cancellation: while waiting, no place is kept and nothing is held.
         """
         return self._hold(permits, timeout)
@@ -60,9 +58,9 @@ class Semaphore(Holdable, AsyncBlock):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the permit back. Raises `LeaseLost` if it was lost and the body did not raise something of its own.
+        """Give the permit back. Raises `LeaseLost` if it was lost and the body raised nothing of its own.
 
-        Cancellation: giving back goes on by itself; only the wait for its acknowledgement ends.
+        Cancellation: as in `Lock`, giving back goes on.
         """
         task = this_task()
         holds = self._entered.get(task)
@@ -74,11 +72,11 @@ class Semaphore(Holdable, AsyncBlock):
         await hold.__aexit__(kind, error, trace)
 
     async def resize(self, permits: int) -> None:
-        """Change the number of permits for everybody, for good; this object knows it at once.
+        """Change the number of permits for all processes, for good.
 
-        More permits are granted at once; fewer take effect as holders leave. Waiters that ask for more than there are
-        now get `CapacityMismatch`, as do objects that were made with another number.
-        Cancellation: it may or may not be applied.
+        Additional permits are granted at once; fewer take effect as holders leave. Waiters that ask for more than the
+        new number get `CapacityMismatch`, as do objects that were made with another number. This object knows the new
+        number at once. Cancellation: it may or may not be applied.
         """
         permits = check_count("permits", permits)
         await self._store.call(e.Resize(self._key, permits))

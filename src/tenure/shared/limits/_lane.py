@@ -1,7 +1,7 @@
 """A line of callers of a limiter in this process, and the slots that the process has booked for the first of them.
 
-A slot is not its caller's: it goes to the first who wants no more, and what is left of it to the next. So who leaves
-costs nobody behind him anything, and slots for more than the callers that are left are given back, the last first.
+A slot goes to the first caller that wants no more, and the rest of it to the next. So a caller that leaves costs nobody
+behind it anything.
 """
 
 from __future__ import annotations
@@ -17,25 +17,24 @@ from tenure.store import Session
 from tenure.waiting import Line, Waiter, now
 
 HORIZON = 0.01
-"""The seconds that may be booked ahead when a process books; two round trips are added, so that they cost no time."""
+"""The seconds that a process may book ahead; two round trips are added, so that they cost no time."""
 
 AHEAD = 0.04
 """The seconds beyond the horizon that a process books at once."""
 
 PATIENCE = 0.5
-"""Seconds: whoever was refused asks again after at most so many. Bookings may be given back meanwhile."""
+"""Seconds after which a refused caller asks again at the latest. Bookings may be given back meanwhile."""
 
 SEARCHED = 64
-"""So many callers are looked at for one that a slot suffices for."""
+"""The number of callers that are searched for one that a slot suffices for."""
 
 _NOTHING = 1e-9
 
 Amounts = tuple[float, ...]
-"""An amount of each limit."""
 
 
 class LanePlace:
-    """A caller's place: what it wants, until when on the loop's clock (-inf: at once or not at all)."""
+    """A caller's place: its amounts, and its deadline on the loop's clock (-inf: at once or not at all)."""
 
     __slots__ = ("costs", "deadline", "granted", "lane", "limits")
 
@@ -48,7 +47,6 @@ class LanePlace:
         """The slot in which it goes, or the session whose booking need not wait."""
 
     def left(self) -> float:
-        """Seconds until its deadline."""
         return max(0.0, self.deadline - now())
 
     def request(self) -> e.SpendRequest:
@@ -59,13 +57,10 @@ class LanePlace:
 
 
 Spot = Waiter[LanePlace, e.Spending]
-"""The waiter of a place."""
 
 
 class Slot:
-    """A booking of the process. It is due at a time of the loop, from which the seconds are taken off for which the
-    limiter was held off.
-    """
+    """A booking of the process, due at a time of the loop, less the seconds for which the limiter was held off."""
 
     __slots__ = ("bookings", "costs", "due", "limits", "session", "spending")
 
@@ -79,7 +74,6 @@ class Slot:
         self.due = due
 
     def taken(self) -> list[float]:
-        """The times up to which each limit is taken, on the clock of `due`; -inf where it costs nothing."""
         parts = zip(self.limits, self.costs, self.spending.bookings, strict=True)
         ends = [booking.end - limit.burst / limit.rate if cost else -inf for limit, cost, booking in parts]
         # the limit for which it waits is the limit that is taken for longest
@@ -95,17 +89,16 @@ class Slot:
 
 
 class Lane:
-    """The callers that want something of the same limits. Callers of other limits are not in their way."""
+    """The callers that want something of the same limits."""
 
     def __init__(
         self, limits: tuple[e.RateLimit, ...], zeros: tuple[bool, ...], on_leave: Callable[[Spot], None]
     ) -> None:
         self.limits = limits
         self.zeros = zeros
-        """The limits in which they cost nothing; empty if there is none."""
+        """The limits in which they cost nothing."""
         self.line: Line[LanePlace, e.Spending] = Line(on_leave, "a rate limiter")
         self.slots: list[Slot] = []
-        """The first that is due first."""
         self._wanted: list[float] | None = None
         """The amounts that `wanted` returned, kept up to date; None while nobody has asked."""
         self.ask_at = -inf
@@ -123,7 +116,6 @@ class Lane:
         return self.line.join(place)
 
     def out(self, place: LanePlace) -> None:
-        """Note that a caller has left the line."""
         if self._wanted is not None:
             self._want(place.costs, -1)
             if self.line.first is None:
@@ -137,7 +129,6 @@ class Lane:
         )
 
     def delay(self, place: LanePlace, held: float) -> float:
-        """The least delay of a caller that joins now, as far as this process knows."""
         passed, delay = now() - held, 0.0
         for limit, cost, wanted, taken in zip(
             self.limits, place.costs, self.wanted(), self._taken, strict=True
@@ -159,7 +150,6 @@ class Lane:
     # asking
 
     def ask(self, room: int, horizon: float, held: float) -> list[Spot]:
-        """The callers to ask for: as many as are due soon behind the first, and all that are free."""
         asked: list[Spot] = []
         costs, share, total = (), 0.0, 0.0
         spot = self._served(now() + horizon - held)[1]
@@ -176,7 +166,6 @@ class Lane:
         return asked
 
     def refused(self, costs: Amounts, delay: float, horizon: float, held: float) -> None:
-        """Ask again when the bookings ahead end within the horizon: the sooner, the more often it was refused."""
         parts = zip(self.limits, costs, strict=True)
         # a limit of which the cost alone takes so long is not the limit that is booked too far ahead
         most = [delay - cost / limit.rate if cost else -inf for limit, cost in parts]
@@ -188,7 +177,6 @@ class Lane:
         self.ask_at = now() + min(max(horizon / 20, ahead - lead), PATIENCE) - held
 
     def answered(self, last: Slot | None, horizon: float) -> None:
-        """Ask again shortly before the last slot is due; at once if nothing had to wait."""
         self._refused = 0
         self._free = last is None
         self._taken, self.ask_at = self._untaken, -inf
@@ -208,7 +196,6 @@ class Lane:
         return slot
 
     def next_for(self, amounts: Amounts, *, largest: bool = False) -> Spot | None:
-        """The first caller that wants no more, or the one that wants most of it."""
         spot, found = self.line.head(), None
         for _ in range(SEARCHED):
             if spot is None:
@@ -225,11 +212,7 @@ class Lane:
         return found
 
     def spare(self, horizon: float, held: float) -> list[Slot]:
-        """Take out the slots that nobody needs.
-
-        Only the last booking can be given back. So the slots behind a slot that does not suit its caller go too.
-        Their callers get others.
-        """
+        """Take out surplus slots, the last first, since only the last booking can go back."""
         return self.drop(self.slots[self._served(now() + horizon - held)[0] :])
 
     def drop(self, slots: list[Slot]) -> list[Slot]:
@@ -248,10 +231,7 @@ class Lane:
     # inside
 
     def _served(self, soon: float) -> tuple[int, Spot | None]:
-        """The number of slots that are for callers, and the first caller without a slot.
-
-        A slot that is due soon is for any caller that wants no more: another process may have booked behind it.
-        """
+        """The number of slots that are for callers, and the first caller without a slot."""
         spot, n = self.line.head(), 0
         for slot in self.slots:
             is_soon = slot.due <= soon

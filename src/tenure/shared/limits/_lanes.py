@@ -1,5 +1,3 @@
-"""The time of one limiter in this process: who goes when, and when the process asks for more."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -15,22 +13,17 @@ RateLimits = tuple[e.RateLimit, ...]
 
 
 class Lanes:
-    """The callers of one limiter that wait, by the limits of which they want something.
-
-    `refund` gives back; `schedule` has the owner ask and settle at the end of the loop's turn.
-    """
+    """The waiting callers of one limiter; `schedule` has the owner ask and settle at the end of the loop's turn."""
 
     def __init__(
         self, refund: Callable[[RateLimits, e.RefundRequest], None], schedule: Callable[[], None]
     ) -> None:
         self.held = 0.0
-        """The seconds for which the limiter was held off so far, and will be."""
+        """The seconds for which the limiter was held off until now, and will be."""
         self.is_checked = True
         """False while `held` may have changed: nobody goes then."""
         self.horizon = HORIZON
-        """The seconds that may be booked ahead when a process books."""
         self.at_once: Line[LanePlace, e.Spending] = Line(self._left, "a rate limiter")
-        """The callers that do not wait for their turn."""
         self._lanes: list[Lane] = []
         self._refund = refund
         self._schedule = schedule
@@ -47,12 +40,10 @@ class Lanes:
 
     @property
     def wait(self) -> bool:
-        """True if any caller waits, or anything is booked for one."""
         return any(lane.slots or lane.line.first is not None for lane in self._lanes)
 
     @property
     def books(self) -> bool:
-        """True if anything is booked for a caller that waits."""
         return any(lane.slots for lane in self._lanes)
 
     def asks(self, lane: Lane) -> bool:
@@ -62,7 +53,7 @@ class Lanes:
         return any(map(self.asks, self._lanes))
 
     def next_time(self, *, busy: bool) -> float:
-        """The next time at which somebody goes, or has to be asked for; the answer plans that while one is awaited."""
+        """The next time to let a caller go or to ask for one."""
         times = [inf]
         for lane in self._lanes:
             if lane.slots and self.is_checked:
@@ -97,11 +88,9 @@ class Lanes:
     # turns
 
     def rest(self) -> None:
-        """Forget what was learned of the limiter: nobody waits."""
         self._lanes = [lane for lane in self._lanes if lane.ask_at == -inf]
 
     def settle(self) -> None:
-        """Give back what nobody needs; forget the lanes without callers."""
         for lane in self._lanes:
             if lane.slots:
                 for slot in lane.spare(self.horizon, self.held):
@@ -120,7 +109,6 @@ class Lanes:
         return asked
 
     def answered(self, session: Session, answers: Iterable[tuple[Spot, e.SpendRequest, e.Spending]]) -> None:
-        """Let all go that need not wait, and keep the slots of the others."""
         last: dict[Lane, Slot | None] = {}
         refused: dict[Lane, None] = {}
         time = now()
@@ -163,7 +151,6 @@ class Lanes:
                     lane.ask_at = -inf
 
     def _hand_over(self, slot: Slot, left: Amounts) -> None:
-        """Let the first callers go for whom `left` of the slot suffices."""
         lane = self.of(slot)
         while left and (spot := lane.next_for(left, largest=left is not slot.costs)) is not None:
             place = spot.want

@@ -1,5 +1,3 @@
-"""The rate limiter: callers stand in a line here, and little is booked ahead for them."""
-
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
@@ -25,16 +23,15 @@ class RateLimiter(AsyncBlock):
         async with limiter.spend({"tokens": 500}) as spending:
             spending.correct({"tokens": await ask()})
 
-    - `limits`: each lets `rate` per `per` seconds through on average, and up to `burst` at once after a pause. A
+    - Each of the `limits` lets `rate` per `per` seconds through on average, and up to `burst` at once after a pause. A
       cost is booked in all limits or in none.
     - A `cost` is a number of "requests" (or of the only unit), or a mapping of units to numbers, in which
       "requests" is 1 unless it is named, and other units 0.
     - `async with limiter` spends 1 before the block, and gives nothing back after it.
 
-    Callers stand in a line of their process, first come, first served. Another object of the same name may have
-    other rates and bursts: they count for its own bookings.
-
-    Raises `TypeError` without a `Limit`, `ValueError` for two limits of the same unit and `per`.
+    Callers stand in a line of their process, first come, first served. The rates and bursts of another object of the
+    same name count for its own bookings. Raises `TypeError` without a `Limit`, `ValueError` for two limits of the same
+    unit and `per`.
 
     Source: the generic cell rate algorithm (ITU-T I.371).
     """
@@ -60,9 +57,9 @@ class RateLimiter(AsyncBlock):
     async def acquire(self, cost: Cost = 1, fail_fast: bool = False) -> None:
         """Spend `cost` as soon as the rate allows it.
 
-        If the wait would outlast the caller's deadline, nothing is booked: by default the call sleeps until its scope
-        ends, with `fail_fast` it raises `WouldExceedDeadline` as soon as that is known. Raises `ValueError` if the cost
-        is above the burst or has a unit without a limit, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
+        If the wait would outlast the caller's deadline, nothing is booked: the call sleeps until its scope ends, or
+        with `fail_fast` raises `WouldExceedDeadline` at once. Raises `ValueError` if the cost is above the burst or
+        has a unit without a limit, `OutcomeUnknown`, `StoreClosed`, `EngineError`.
         Cancellation: what was booked goes to the next in line, or back.
         """
         if fail_fast is not False:
@@ -79,10 +76,9 @@ class RateLimiter(AsyncBlock):
     def spend(self, cost: Cost = 1, fail_fast: bool = False) -> AbstractAsyncContextManager[Spending]:
         """Spend `cost` for a block, `async with limiter.spend({"tokens": 800}) as spending`.
 
-        Entering waits as `acquire` does, and raises the same. In the block, `spending.correct({"tokens": 655})` sets
-        what it really cost. When the block ends, the difference is booked at once, also above the burst, or given
-        back as far as time has not brought it back already. Without a correction it stays as booked, also if the
-        block raises. A correction that cannot be booked is reported as "limiter.correction_failed".
+        Entering waits and raises as `acquire` does. In the block, `spending.correct({"tokens": 655})` sets the real
+        cost. When the block ends, the difference is booked at once, also above the burst, or given back as far as time
+        has not brought it back already. A correction that cannot be booked is reported as "limiter.correction_failed".
         Cancellation: while waiting, as `acquire`; of the block, a correction is booked nevertheless.
         """
         costs = self._limits.costs(cost)
@@ -99,18 +95,16 @@ class RateLimiter(AsyncBlock):
         return (await self._spenders.of(self._key).spend(place)).booked
 
     async def hold_off(self, seconds: Seconds) -> None:
-        """Stop all callers in all processes for so many seconds, as after an answer 429 with Retry-After.
+        """Stop all callers in all processes for `seconds`, as after an answer 429 with Retry-After.
 
-        Callers that wait already go later by as much. If the limiter is held off already, the later end counts. 0
-        seconds end a hold at once.
-        Raises `StoreClosed`, `EngineError`.
-        Cancellation: the limiter may be held off or not.
+        Waiting callers go later by as much. The later end of several holds counts. 0 seconds end a hold at once. Raises
+        `StoreClosed`, `EngineError`. Cancellation: the limiter may be held off or not.
         """
         seconds = check_seconds("seconds", seconds)
         await self._spenders.of(self._key).hold_off(max(seconds, e.ROUNDING) if seconds else 0.0)
 
     async def state(self) -> LimiterState:
-        """Return the amounts that may be spent at once, and when some may, after those that wait here.
+        """Return the amounts that may be spent at once, and when some may, after the callers that wait here.
 
         Raises `StoreClosed`, `EngineError`.
         """

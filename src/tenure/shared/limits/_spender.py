@@ -1,5 +1,3 @@
-"""The operations of this process on one limiter, one at a time: spendings, refunds, holds, looks."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -23,8 +21,6 @@ _MAY_BE_HELD_OFF = f"the hold {outcome_of(sent=True)}"
 
 
 class _Back(NamedTuple):
-    """A refund on its way. The latest bookings come first."""
-
     order: float
     number: int
     limits: RateLimits
@@ -32,8 +28,6 @@ class _Back(NamedTuple):
 
 
 class Process(Protocol):
-    """The parts of a process that its spenders share: `Spenders`."""
-
     store: StoreHandle
     holding_off: Line[float, None]
 
@@ -45,7 +39,7 @@ class Process(Protocol):
 
 
 class Spender:
-    """The operations of this process on one key. Calls that come while a batch is under way form the next one."""
+    """The operations of this process on one key. Calls that come while a batch is under way form the next batch."""
 
     def __init__(self, spenders: Process, key: str) -> None:
         self.key: str = key
@@ -67,12 +61,9 @@ class Spender:
         self._spent = 0
         self._answered_at = -inf
         self.wakes_at: float = inf
-        """The time for which the alarm is set."""
         self.rests: bool = False
-        """True while it is on the list of those that may be forgotten."""
 
     def spend(self, place: LanePlace, fail_fast: bool = False) -> Awaitable[e.Spending]:
-        """Spend what the place wants as soon as it is due. Not booked: its deadline leaves too little time for that."""
         if place.deadline == -inf:
             line = self.lanes.at_once
             spot = line.join(place)
@@ -105,7 +96,6 @@ class Spender:
         return spot
 
     async def hold_off(self, seconds: float) -> None:
-        """Stop all callers for so many seconds, or no longer."""
         self._turns.schedule()
         waiter = self._spenders.holding_off.join(seconds)
         self._holds.append(waiter)
@@ -147,7 +137,6 @@ class Spender:
         self._go_on()
 
     def _hear(self, held: float) -> None:
-        """Hear for how long the limiter was held off so far."""
         ended, self.lanes.held = held < self.lanes.held, held
         if ended:
             self._spenders.look_again()
@@ -221,7 +210,6 @@ class Spender:
         return e.Spend(session.id, n, self.key, self._requests, spends[0].want.limits, self.lanes.horizon)
 
     def on_answer(self, session: Session, answer: Any) -> None:
-        """Let the callers go, or wait until they are due."""
         self._answered_at = now()
         requests = self._requests
         spends, holding = self._take_out()
@@ -242,7 +230,6 @@ class Spender:
         self._go_on()
 
     def on_session_lost(self, *, resent: bool) -> None:
-        """Ask anew; fail the callers whose outcome is unknown."""
         # holding off twice is the same as holding off once, a little later
         self._holds.extendleft(reversed(self._holding))
         self._holding = []
@@ -262,7 +249,6 @@ class Spender:
         self._turns.schedule()
 
     def on_error(self, error: Exception, session: Session | None) -> None:
-        """Fail what was under way; without a session all callers."""
 
         def make_error() -> Exception:
             return type(error)(*error.args)
@@ -280,7 +266,6 @@ class Spender:
 
     @property
     def is_idle(self) -> bool:
-        """True if it may be forgotten."""
         return not (
             self._turns.busy
             or self._at_once
@@ -291,7 +276,7 @@ class Spender:
         )
 
     def _go_on(self, *, asked: bool = False) -> None:
-        """Send what has gathered, unless something is under way; `asked`: it is not time to ask for anybody."""
+        """Send what has gathered, unless something is under way."""
         waits = self.lanes.wait
         if waits:
             self._set_alarm()  # also where something is sent: slots may be due before the answer comes
@@ -302,7 +287,6 @@ class Spender:
             self._spenders.rests(self)
 
     def _take_out(self) -> tuple[list[Spot], list[Waiter[float, None]]]:
-        """Return the requests that were under way, and forget them."""
         spends, holding = self._spends, self._holding
         self._spends, self._requests, self._holding, self._refunds = [], (), [], []
         return spends, holding

@@ -1,5 +1,3 @@
-"""The spenders of a process, one for each limiter in use, and their alarm clock."""
-
 from __future__ import annotations
 
 from heapq import heappop, heappush
@@ -17,11 +15,11 @@ from ._lanes import RateLimits
 from ._spender import Spender
 
 RESTING = 128
-"""So many spenders that are idle are kept, since making one takes as long as an operation."""
+"""The number of idle spenders that are kept, since making one takes as long as an operation."""
 
 
 class Spenders:
-    """The spenders of this process. There is one for each key that is in use, and for a few that were."""
+    """The spenders of this process: one for each key in use, and a few that are idle."""
 
     def __init__(self, store: StoreHandle) -> None:
         self.store: StoreHandle = store
@@ -36,21 +34,18 @@ class Spenders:
         self.holding_off: Line[float, None] = Line(owner="a rate limiter")
 
     def of(self, key: str) -> Spender:
-        """The spender of a key. Raises `StoreClosed`."""
         self.store.home.check()
         if self.closed:
             raise StoreClosed("the store is closed")
         return self._by_key.get(key) or self._make(key)
 
     async def pause(self, seconds: float) -> None:
-        """Sleep for so many seconds. Raises `StoreClosed` if the store closes meanwhile."""
         if self.closed:
             raise StoreClosed("the store was closed")
         with anyio.move_on_after(seconds):
             await self._pausing.wait(self._pausing.join(None))
 
     def look_again(self) -> None:
-        """Have all that sleep until their deadline look again, since a hold has ended early."""
         while (waiter := self._pausing.head()) is not None:
             self._pausing.grant(waiter, None)
 
@@ -61,7 +56,6 @@ class Spenders:
             self.report(key, StoreClosed("the store was closed"))
 
     def wanted(self, key: str) -> dict[str, float]:
-        """The amount of each limit for which callers of this process wait without a booking."""
         spender = self._by_key.get(key)
         return {} if spender is None else spender.lanes.wanted()
 
@@ -69,7 +63,6 @@ class Spenders:
         self.store.reporter.warn("limiter.correction_failed", key=key, error=error)
 
     def on_hint(self, hint: e.Hint) -> None:
-        """Pass the hint on to the spender of its key. MISSED goes to all spenders."""
         if hint.news is e.Notice.MISSED:
             for spender in list(self._by_key.values()):
                 spender.check()
@@ -80,7 +73,6 @@ class Spenders:
         """Do nothing: a limiter leaves no items in a session."""
 
     def close(self) -> None:
-        """End all waits: the store closes."""
         self.closed = True
         for line in (self._pausing, self.holding_off):
             line.fail_all(lambda: StoreClosed("the store was closed"))
@@ -98,11 +90,9 @@ class Spenders:
                 self._alarm.deadline = time
 
     def of_its_key(self, spender: Spender) -> Spender:
-        """The spender of the key of this spender, which may have been forgotten."""
         return self._by_key.setdefault(spender.key, spender)
 
     def rests(self, spender: Spender) -> None:
-        """Note that a spender is idle: it is forgotten later, unless it is used again."""
         if not spender.rests:
             spender.rests = True
             self._resting.append(spender)

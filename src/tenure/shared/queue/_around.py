@@ -18,17 +18,14 @@ from ._retry import RetryLater, out_of_time
 from ._task import Task
 
 Around = Callable[[Task[Any]], AbstractAsyncContextManager[Any]]
-"""A function of a task that returns a manager for it."""
 
 SurroundedHandle = Callable[[Task[Any], Sequence[Any]], Awaitable[Any]]
-"""A handler of a task and of the values of its managers."""
 
 _SHORTEST, _LONGEST = 0.1, 60.0
 """Seconds for which a task rests that a circuit breaker has refused."""
 
 
 def check_around(around: object) -> tuple[Around, ...]:
-    """The functions. Raises `TypeError` for other objects, and for a coroutine function, which returns no manager."""
     if not isinstance(around, list | tuple):
         raise TypeError(f"around must be a list of functions of a task, not {around!r}")
     functions = cast("Sequence[Any]", around)
@@ -47,10 +44,8 @@ def check_around(around: object) -> tuple[Around, ...]:
 
 
 class Surroundings:
-    """The managers around the handlers of a worker.
-
-    `timeout` limits a try in seconds, unless its task has a timeout of its own: with `whole`, entering and the handler
-    together, else the handler.
+    """The managers around the handlers of a worker. With `whole`, `timeout` limits entering and the handler
+    together.
     """
 
     def __init__(self, around: Sequence[Around], timeout: float | None, *, whole: bool = True) -> None:
@@ -69,8 +64,8 @@ class Surroundings:
     async def handle(self, handle: SurroundedHandle, task: Task[Any]) -> Any:
         """Enter the managers, call `handle` with their values, and leave the managers.
 
-        Raises what `handle` and the managers raise; `NotBegun` if it is not known whether a manager was entered, and if
-        the worker is drained before that; `RetryLater` for a task that a circuit breaker refuses.
+        Raises `NotBegun` if it is not known whether a manager was entered, and if the worker is drained before that;
+        `RetryLater` for a task that a circuit breaker refuses.
         """
         with CancelScope() as scope:
             self._entering.add(scope)  # until the handler begins

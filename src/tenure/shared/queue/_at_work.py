@@ -33,7 +33,6 @@ class QueueWorker:
 
 
 async def read_workers(store: StoreHandle, key: str) -> list[QueueWorker]:
-    """The processes whose sessions have or wait for tasks of a queue, by name. Raises `EngineError`, `StoreClosed`."""
     counts = await read_counts(store, key)
     sessions = await names(store, "sessions")
     pages: list[e.SessionPage] = await together(

@@ -1,5 +1,3 @@
-"""Runners of batches: each takes many tasks, hands them to one call of its handler, and settles each of them."""
-
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
@@ -71,7 +69,6 @@ class BatchRunners(Runners):
     async def _work_on(
         self, number: int, deliveries: Sequence[tuple[Session, e.Taken]], handle: Handle, scope: CancelScope
     ) -> None:
-        """Handle a batch, and settle each of its tasks; raises nothing but interruptions."""
         batch = Batch[Task[Any]](scope)
         batch.tasks = [Task(self._source, session, taken, batch) for session, taken in deliveries]
         self.busy += 1
@@ -112,7 +109,6 @@ class BatchRunners(Runners):
         return ends if task.deadline is None else min(ends, task.deadline)
 
     def _is_out_of_time(self, task: Task[Any], seconds: float, interruption: BaseException | None) -> bool:
-        """True if a task has no time left, or had none while the handler worked on others of its batch."""
         timeout = task.timeout if interruption is None else self._timeout_of(task)
         if timeout is None or seconds < timeout:
             return False

@@ -1,5 +1,3 @@
-"""Children of a task as anybody sees them: by the entries in the record of their parent."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
@@ -41,7 +39,7 @@ class ChildRecord:
 
     @property
     def error(self) -> str | None:
-        """The reason why the child has ended in another way than "done", if there is one."""
+        """The reason why the child has ended in another way than "done", or None."""
         return None if self.state == "done" else self.value.decode() or None
 
 
@@ -70,7 +68,6 @@ def _child_of(entry: e.Entry, store: StoreHandle) -> ChildRecord:
 async def read_children(
     store: StoreHandle, key: str, task_id: int, after: str, limit: int
 ) -> Page[ChildRecord]:
-    """Up to `limit` children of a task, by name. Raises `EngineError`, `StoreClosed`."""
     children: list[ChildRecord] = []
     scan = e.Scan(e.ENTRIES, key, CHILD + after, only=str(task_id))
     while True:

@@ -1,5 +1,3 @@
-"""Children: tasks that a task puts, and after which it ends; a nursery on record."""
-
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
@@ -27,12 +25,9 @@ OnFailure = Literal["cancel", "collect"]
 
 _MOST_BYTES = 4 * 2**20
 _OF_ROOTS = ("expires", "key")
-"""The options of a put that no child has."""
 
 
 class TargetQueue(Encoding[Any], Protocol):
-    """The attributes of a queue that its new tasks need."""
-
     store: Store
 
 
@@ -44,17 +39,13 @@ class Target(Generic[P]):
         raise NotImplementedError
 
     def _call(self, item: Item[Any]) -> Item[Any]:
-        """The payload and the options of the task for a child that is given by an item."""
         raise NotImplementedError
 
     def _result_in(self, value: Any) -> Any:
-        """The result of a child, from what the store's codec has made of it."""
         return value
 
 
 class Parent(Protocol):
-    """The task to which a block of children belongs."""
-
     priority: int
 
     def check(self) -> None: ...
@@ -94,7 +85,7 @@ class Child:
 
     @property
     def result(self) -> Any:
-        """The result of a child that is done, as the store's codec makes it, or as `Job.result` for a `Job`.
+        """The result of a done child, as the store's codec makes it, or as `Job.result` for a `Job`.
 
         Raises `TaskFailed` or `TaskCancelled` if the child has ended in another way, `RuntimeError` before its end, and
         `ValueError` for a result that the codec refuses.
@@ -109,7 +100,7 @@ class Child:
 
     @property
     def error(self) -> str | None:
-        """The error or the reason of a child that has failed, as far as there is any; else None."""
+        """The error or the reason of a failed child, as far as it is known; else None."""
         if self.state in ("unfinished", "done"):
             return None
         return self._value.decode(errors="replace") or None
@@ -130,7 +121,7 @@ class Children(AsyncBlock, Generic[P]):
     Iterating gives the children in the order in which this delivery put them, and then those that only an earlier
     delivery has put.
 
-    Thread safety: none; `put` and `put_many` may be called in any task of the event loop, while the block is open.
+    Thread safety: none; any task of the event loop may call `put` and `put_many` while the block is open.
     """
 
     def __init__(
@@ -194,19 +185,18 @@ class Children(AsyncBlock, Generic[P]):
             async for child in children.ended():
                 await task.step(f"add {child.name}", partial(add, child.result))
 
-        Children that are put meanwhile are given too; the loop ends when no child is unfinished. Before that, with no
-        further end on record, the task is suspended, holds nothing, and goes on at the next end. Then **its handler
-        runs again from its start**: a delivery gives from the record the children that earlier deliveries gave, in
-        the same order, and then those that have ended since. So put into steps what the loop does. With "collect",
-        failed children are given too. With "cancel", the first failed child ends the loop and the block.
+        The loop gives children that are put meanwhile too, and ends when no child is unfinished. If no further end is
+        on record, the task is suspended, holds nothing, and goes on at the next end. Then **its handler runs again
+        from its start**: the loop gives the children from the record in the order of the earlier deliveries, and then
+        those that have ended since. So put the work of the loop into steps. With "collect", failed children are given
+        too. With "cancel", the first failed child ends the loop and the block.
 
-        Raises what the end of the block raises, and `RuntimeError` outside of the block.
+        Raises the errors of the end of the block, and `RuntimeError` outside of the block.
         Cancellation: the task is given back, and a later delivery gives the children again.
         """
         return _Ended(self, sorted((entry.ended, name) for name, entry in self._known.items() if entry.ended))
 
     def _recall(self) -> None:
-        """Have the children that only an earlier delivery has put behind the others."""
         for name, entry in self._known.items():
             self._children.setdefault(name, self._child(name, entry))
 
@@ -218,13 +208,11 @@ class Children(AsyncBlock, Generic[P]):
         return Child(self._family.codec, name, entry, self._target)
 
     async def _finish(self) -> None:
-        """Wait until the children have ended, and raise the failures that concern the block."""
         await self._wait(e.Verdict.WAIT, self._prefix if self._on_failure == "cancel" else "")
         if self._on_failure == "cancel":
             self._raise_failures()
 
     async def _give(self, name: str) -> Child:
-        """A child that has ended; if it has failed, that may concern the block."""
         child = self._children.get(name) or self._child(name, self._known[name])
         if child.failure is not None and self._on_failure == "cancel":
             self._recall()
@@ -243,16 +231,16 @@ class Children(AsyncBlock, Generic[P]):
 
     @shows_options(PutOptions, delay=0.0)
     async def put(self, payload: P, name: str | None = None, **options: Unpack[PutOptions]) -> Child:
-        """Put a child, unless an earlier delivery of the task has put the child of that name, and return it.
+        """Put a child and return it, unless an earlier delivery of the task has put the child of that name.
 
-        `name` is the child's name in the block. None: a digest of queue and payload, together with the number of equal
-        ones before it in this delivery. The options are as for `WorkQueue.put`, but a child has no `key` and no
+        `name` is the child's name in the block. None: a digest of queue and payload, and the number of equal ones
+        before it in this delivery. The options are those of `WorkQueue.put`, but a child has no `key` and no
         `expires`, and its `priority` is the parent's by default. No limit of the queue makes a child wait. The payload
         of a `Job` is its only argument, or what `Job.item` returns.
 
-        Raises `LeaseLost` if the task is no longer this holder's, `TaskCancelled` if its cancellation was requested,
-        `TooManyChildren`, `RuntimeError` for a name that was used before in this delivery and outside of the block,
-        `EngineError` for a queue in another shard and at the deepest level, and what `WorkQueue.put` raises.
+        Raises as `WorkQueue.put` does; `LeaseLost`, `TaskCancelled` if the task's cancellation was requested,
+        `TooManyChildren`, `RuntimeError` outside of the block and for a name that was used before in this delivery,
+        `EngineError` for a queue in another shard and at the deepest level.
         Cancellation: the child may or may not be put.
         """
         (child,) = await self.put_many([Item(payload, name=name, **options)])
@@ -261,7 +249,7 @@ class Children(AsyncBlock, Generic[P]):
     async def put_many(self, items: Iterable[P | Item[P]]) -> list[Child]:
         """Put many children, payloads or `Item`s, 256 in a round trip, and return them.
 
-        Raises as `put` does, before anything is put if an item is wrong.
+        Raises as `put` does; a wrong item raises before anything is put.
         Cancellation: the children of some round trips may be put.
         """
         self._check_open()
@@ -347,8 +335,6 @@ class Children(AsyncBlock, Generic[P]):
 
 
 class _Ended:
-    """The children of a block that have ended, in this order, and then the next end."""
-
     def __init__(self, children: Children[Any], ended: list[tuple[int, str]]) -> None:
         self._children = children
         self._ended = iter(ended)

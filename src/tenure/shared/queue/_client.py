@@ -1,5 +1,3 @@
-"""This process's work on one queue: its puts, takes and waits, and the listener for the queue's hints."""
-
 from __future__ import annotations
 
 import tenure.engine as e
@@ -48,7 +46,6 @@ class QueueClient:
                 pass
 
     def feed(self, task_id: int) -> Feed:
-        """The news that the followers of a task in this process share; it needs the hints that come here."""
         return self.watchers.feed(task_id)
 
     def on_found(self, session: Session, item: e.SessionItem) -> None:

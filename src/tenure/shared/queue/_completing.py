@@ -1,5 +1,3 @@
-"""Completing many tasks at once in the user's transaction: one statement, which may refuse single tasks."""
-
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
@@ -20,9 +18,8 @@ def completing(
     tuple[e.Enlistment[tuple[int, ...] | e.Reply], Callable[[tuple[int, ...] | e.Reply], list[Task[P]]]]
     | None
 ):
-    """The completion of the tasks that are still held, and what makes a list of them of its answer; None without any.
-
-    Raises `ValueError`, `TypeError`.
+    """The completion of the tasks that are still held, and a function from its answer to their list; None without
+    any.
     """
     listed = list(tasks)
     if len(listed) > e.CAP:

@@ -28,8 +28,6 @@ class Conversion(Protocol):
 
 
 class Checked:
-    """Plain values of a type, which stay as they are."""
-
     def __init__(self, hint: Any, fits: Callable[[Any], bool]) -> None:
         self._hint = hint
         self._fits = fits
@@ -43,8 +41,6 @@ class Checked:
 
 
 class _Converted:
-    """Values of a type that a library knows."""
-
     def __init__(self, hint: Any, codec: Codec[Any]) -> None:
         self._hint = hint
         self._codec = codec
@@ -67,9 +63,8 @@ def _name_of(hint: Any) -> str:
 
 
 def conversion_of(what: str, hint: Any) -> Conversion | None:
-    """The conversion for an annotation; None for one that says nothing.
-
-    Raises `ModuleNotFoundError` without a library for the type, and `TypeError` for a type that no library knows.
+    """The conversion for an annotation; None for an annotation that says nothing. Raises `ModuleNotFoundError`,
+    `TypeError`.
     """
     while (inner := getattr(hint, "__value__", getattr(hint, "__supertype__", hint))) is not hint:
         hint = inner
@@ -103,7 +98,6 @@ def _by_msgspec(hint: Any) -> Codec[Any]:
 
 
 def _check_of(hint: Any) -> Callable[[Any], bool] | None:
-    """The check of a type whose values JSON keeps as they are; None for another type."""
     if hint is Any or hint is object:
         return lambda _: True
     origin, parts = get_origin(hint), get_args(hint)

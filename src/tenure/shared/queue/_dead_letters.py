@@ -1,9 +1,7 @@
 """The task that follows a dead letter: in a queue of its own, put once on record, whichever process sees it first.
 
-The dead letters of a queue have ranks, in the order in which their tasks died. The queue of the handler has a cursor,
-the highest rank of which it has a task, which is compared and set in the step that puts the tasks of the next dead
-letters. So a dead letter is found however its task died, also if no process ran then, and a search costs what it
-finds.
+Dead letters have ranks, in the order in which their tasks died. A cursor in the queue of the handler is the highest
+rank of which it has a task, compared and set in the step that puts more tasks.
 """
 
 from __future__ import annotations
@@ -38,7 +36,6 @@ SUFFIX = ".dead"
 
 _CURSOR = "dead letters up to rank"
 _PORTION = 32
-"""The number of dead letters, with their payloads, that are read and put at once."""
 _PERIOD = 10.0
 """Seconds between two searches for the dead letters of other processes, and of tasks that nobody has settled."""
 
@@ -48,17 +45,13 @@ _PLAIN = ("id", "priority", "key", "attempts", "deliveries", "age", "group", "pa
 
 
 class RecordCodec:
-    """A dead letter as JSON: what JSON can express is readable, and other bytes are in base64.
-
-    Thread safety: none; used as the codecs of the queue and of its store are.
-    """
+    """A dead letter as JSON: what JSON can express is readable, and other bytes are in base64."""
 
     def __init__(self, queue: WorkQueue[Any]) -> None:
         self._payloads: Codec[Any] = queue.codec
         self._store: StoreHandle = handle_of(queue.store)
 
     def encode(self, value: object, /) -> bytes:
-        """Return the bytes of a dead letter as the engine has it. Raises `TypeError` for anything else."""
         if not isinstance(value, e.Record):
             raise TypeError(f"on_dead alone puts tasks into this queue, and not {type(value).__name__}")
         document: dict[str, Any] = {name: getattr(value, name) for name in _PLAIN}
@@ -71,7 +64,6 @@ class RecordCodec:
         return _JSON.encode(document)
 
     def decode(self, data: bytes, /) -> TaskRecord[Any]:
-        """Return the dead letter. Raises `ValueError` for the bytes of anything else."""
         try:
             document = _JSON.decode(data)
             plain = {name: document[name] for name in _PLAIN}
@@ -113,15 +105,10 @@ class DeadLetters:
         self._ended: anyio.Event | None = None
 
     def wake(self) -> None:
-        """Search for dead letters now: a task has died. Synchronous."""
         self._news.set()
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work`, and hand over and handle dead letters until it has ended, its own included.
-
-        Raises `StoreClosed`, `EngineError`, and what `work` raises. Cancellation: all of it is cancelled; dead letters
-        are handed over by another process, or the next run.
-        """
+        """Run `work`, and hand over and handle dead letters until it has ended, its own included."""
         problems: list[Exception] = []
         self._ended = anyio.Event()
 
@@ -150,7 +137,6 @@ class DeadLetters:
             raise problems[0]
 
     async def drained(self) -> None:
-        """Wait until `run` has ended, if it runs. Cancellation: no effect."""
         if self._ended is not None:
             await self._ended.wait()
 

@@ -1,21 +1,16 @@
-"""The demand of a process on a queue: how many tasks, how many takers it advertises, and how many it fetches
-ahead.
-
-`Takers` reports what happens and does what this decides.
+"""The demand of a process on a queue: how many tasks, how many takers it advertises, and how many it fetches ahead.
 
 An exchange asks for `requested` tasks and may *advertise*: the engine then remembers as many idle takers as it had no
 task for, and sends one hint once there are tasks for them. With that hint it forgets them, and counts on this process
 to ask for the tasks: they are *promised*, and offered to no other taker. So promised tasks are asked for even if their
-takers have left meanwhile; the others are given back, and other processes are hinted.
+takers have left.
 
-A hint may overtake the answer of an exchange. Then it is unknown whether it concerns the takers that this exchange has
-advertised or those before: all of them count as promised, and none as registered.
+A hint may overtake the answer of an exchange: then the takers of this exchange and those before all count as promised,
+and none as registered. An answer may overtake a hint, for which the engine offered more tasks than the exchange asked
+for: the takers that the former exchange had advertised, and this exchange did not ask for, are *unasked* until the next
+hint.
 
-An answer may overtake a hint too, for which the engine offered more tasks than the exchange asked for, because takers
-had left. So the takers that the former exchange had advertised, and that this exchange did not ask for, are *unasked*
-until the next hint.
-
-| what happens              | advertised | registered | promised                      | requested | window      |
+| event                     | advertised | registered | promised                      | requested | window      |
 |---------------------------|------------|------------|-------------------------------|-----------|-------------|
 | an exchange leaves        |            |            | 0                             | wanted    |             |
 | its answer                | idle       | idle       |                               |           | grows, or 0 |
@@ -26,11 +21,8 @@ until the next hint.
 | an exchange has failed    |            | 0          | 0                             |           |             |
 | the session is lost       | 0          | 0          | 0                             |           |             |
 
-`idle` is how many of the requested tasks have not come, if takers were advertised, else 0. The window grows while
-exchanges bring all they ask for (1, 3, 7, ... up to `prefetch`) and closes with the first that does not.
-
-A batch waits as so many takers, and takers that got no task leave when its handler begins. If the engine counts
-on them, it is asked once more (`reask`), so that it offers no tasks to takers that are gone.
+The window grows while exchanges bring all they ask for (1, 3, 7, ... up to `prefetch`) and closes with the first that
+does not.
 """
 
 from __future__ import annotations
@@ -39,7 +31,7 @@ import tenure.engine as e
 
 
 class Demand:
-    """The numbers of the next exchange. All numbers count tasks, or takers, of this process and one queue."""
+    """The numbers of the next exchange: tasks, or takers, of this process and one queue."""
 
     __slots__ = (
         "_hinted",
@@ -56,19 +48,14 @@ class Demand:
 
     def __init__(self) -> None:
         self.prefetch = 0
-        """The number of tasks that may be fetched ahead."""
         self.prefetch_window = 0
-        """The number of tasks to fetch ahead at present."""
         self.requested = 0
-        """The number of tasks that the exchange on its way has asked for, or the last exchange."""
         self.advertising = False
         """True if the exchange on its way registers the tasks that it does not get."""
         self.advertised = 0
-        """The number of takers that the engine may count on, as far as known before the exchange on its way."""
+        """The number of takers that the engine may count on, as known before the exchange on its way."""
         self.registered = 0
-        """The number of advertised takers that the engine will surely hint."""
         self.promised = 0
-        """The number of tasks that the engine has offered to this process alone."""
         self.unasked = 0
         """The number of takers before the last exchange for which a hint may still come, and no task was asked for."""
         self.reask = False
@@ -76,15 +63,13 @@ class Demand:
         self._hinted = False
 
     def is_needed(self, waiting: int) -> bool:
-        """True if there is something to ask for, with so many takers waiting. At most `CAP` of them are
-        advertised.
-        """
+        """True if an exchange has something to ask for. At most `CAP` takers are advertised."""
         return self.reask or self.promised > 0 or min(e.CAP, waiting) > self.registered
 
     def ask(self, waiting: int, *, probing: int, prefetched: int) -> int:
-        """An exchange leaves: returns how many tasks it asks for.
+        """The number of tasks for which the leaving exchange asks.
 
-        Of those `waiting`, `probing` wait for this answer only; `prefetched` tasks wait for takers.
+        Of the `waiting` takers, `probing` wait for this answer only; `prefetched` tasks wait for takers.
         """
         ahead = max(0, min(self.prefetch_window, self.prefetch) - prefetched)
         self.requested = min(e.CAP, max(waiting, self.promised) + ahead)
@@ -95,10 +80,7 @@ class Demand:
         return self.requested
 
     def answered(self, tasks: int, *, usable: bool) -> int:
-        """The answer brought so many tasks; returns how many takers it left idle.
-
-        `usable`: the session is still there, and takers may still wait under it.
-        """
+        """The number of takers that an answer with so many tasks left idle. `usable`: the session is still there."""
         if self.requested:
             full = tasks >= self.requested
             self.prefetch_window = min(2 * self.prefetch_window + 1, self.prefetch) if full else 0
@@ -111,7 +93,6 @@ class Demand:
         return idle
 
     def hinted(self, *, busy: bool) -> None:
-        """Note that there are tasks for the takers that were advertised. `busy`: an exchange is on its way."""
         if busy:
             self._hinted = True
         else:
@@ -121,15 +102,12 @@ class Demand:
             self.advertised = self.registered = 0
 
     def left(self, waiting: int, *, busy: bool) -> None:
-        """Takers have left, and so many still wait. If the engine counts on more, the next exchange corrects that."""
         if self.registered > waiting or (busy and self.advertising):
             self.reask = True
 
     def failed(self) -> None:
-        """The exchange has failed: it is unknown what the engine remembers."""
         self.registered = self.promised = 0
         self.reask = False
 
     def session_lost(self) -> None:
-        """Note that the engine has forgotten the takers with the session."""
         self.advertised = self.registered = self.promised = self.unasked = 0

@@ -1,5 +1,3 @@
-"""Changes of one task that waits: all of them in one step, or none, with the task's state as the reason."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -18,10 +16,6 @@ _WAITS = ("waiting", "delayed")
 
 
 async def edit_task(store: StoreHandle, found: e.Scan[Any], move: e.Move) -> int:
-    """Apply a move to the task that is found, and return its id.
-
-    Raises `TaskNotWaiting`, `StoreClosed`, `EngineError`. Cancellation: it may or may not be applied.
-    """
     while True:
         page = await read_pages(store, found)
         if not page.rows:

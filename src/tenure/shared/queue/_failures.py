@@ -1,8 +1,3 @@
-"""The record of a task's failed tries: error and traceback of the last try, a line for each of some before it.
-
-It also has the deliveries without a verdict that the task began alone in its process.
-"""
-
 from __future__ import annotations
 
 import json
@@ -16,7 +11,7 @@ _MOST_EARLIER = 10
 _LONGEST_LINE = 200
 _NEWLINE = "\n"
 _LONGEST_TRACEBACK = 8192
-"""Bytes in UTF-8; of a longer traceback the end is kept, with the innermost frames and the error."""
+"""Bytes in UTF-8; the end of a longer traceback is kept, with the innermost frames and the error."""
 
 
 class Failures(NamedTuple):
@@ -37,7 +32,6 @@ class Failures(NamedTuple):
 
 
 def recorded(error: BaseException, attempt: int, before: bytes, *, with_traceback: bool) -> bytes:
-    """The record after another failed try. An engine keeps it as it is."""
     last = read(before)
     earlier = (*last.earlier, last.line) if last.error else ()
     trace = _traceback_of(error) if with_traceback else ""

@@ -14,23 +14,18 @@ from tenure.waiting import checkpoint, this_task
 T = TypeVar("T")
 
 STEP, CHILD, SIGNAL, RELEASE = "step/", "child/", "signal/", "release/"
-"""The beginnings of the names of entries, by what they are."""
 UNKEPT = "step!"
-"""The beginning of the names of steps that have run, and whose values could not be kept: their values say why."""
+"""The prefix of steps that have run, and whose values could not be kept: their values say why."""
 BEGUN = "step?"
-"""The beginning of the names of steps that were begun with a `find`, before their first call."""
+"""The prefix of steps that were begun with a `find`, before their first call."""
 
 
 class FamilySource(Protocol):
-    """The attributes of a queue that the families of its tasks need."""
-
     store: Store
     key: str
 
 
 class HandlerScope:
-    """The cancel scope of a runner, together with the task of the event loop that runs its handlers."""
-
     __slots__ = ("cancel", "host", "scope")
 
     def __init__(self, scope: CancelScope) -> None:
@@ -40,11 +35,11 @@ class HandlerScope:
 
 
 class Family:
-    """The entries of a task as one delivery of it reads and writes them.
+    """The entries of a task as one delivery of it reads and writes them; `wait` is the verdict that suspends the
+    delivery.
 
-    `entries` says whether earlier deliveries may have left any. `wait` is the verdict by which the delivery is
-    suspended; `left` says that a block of children was left before they had ended, `progressed` that the delivery has
-    stored a value, and `put` how many children it has put.
+    `left` is true if a block of children was left before they had ended, `progressed` if the delivery has stored a
+    value.
     """
 
     __slots__ = (
@@ -81,7 +76,6 @@ class Family:
         return f"{self.key} task {self.id}"
 
     def use(self, name: str, what: str) -> None:
-        """Refuse the second use of a name in one delivery. Raises `RuntimeError`."""
         if name in self.used:
             raise RuntimeError(f"{what} was used before in this delivery of {self}: use another name")
         self.used.add(name)
@@ -93,16 +87,12 @@ class Family:
         return entry
 
     async def stored(self, prefix: str) -> dict[str, e.Entry]:
-        """The entries whose names begin with `prefix`, as they were at the first call; the keys lack the prefix."""
+        """The entries whose names begin with `prefix`, as at the first call; the keys lack the prefix."""
         if (known := self._stored.get(prefix)) is None:
             known = self._stored[prefix] = await self.read(prefix)
         return known
 
     async def read(self, prefix: str) -> dict[str, e.Entry]:
-        """Read the entries whose names begin with `prefix`, in the order of their names; the keys lack the prefix.
-
-        Only earlier deliveries have left any: if there are none, nothing is read. Raises `EngineError`, `StoreClosed`.
-        """
         found: dict[str, e.Entry] = {}
         after = prefix if self._entries else ""
         while after:
@@ -114,7 +104,6 @@ class Family:
         return found
 
     async def children(self) -> dict[str, e.Entry]:
-        """The children as at the first call: with an end, all earlier ends. Raises as `read`."""
         if (known := self._stored.get(CHILD)) is None:
             known = await self.read(CHILD)
             last = max((entry.ended for entry in known.values()), default=0)
@@ -126,21 +115,15 @@ class Family:
         return known
 
     def unfinished(self) -> int:
-        """The number of unfinished children, of all blocks."""
         return self.put + sum(entry.state == "unfinished" for entry in self._stored[CHILD].values())
 
     def check_room(self, answer: T | e.TooMany) -> T:
-        """Return an answer. Raises `RuntimeError` if the engine has refused an entry, since the task has too many."""
         if isinstance(answer, e.TooMany):
             raise RuntimeError(f"{self} has {answer.most} entries, which is the most")  # noqa: TRY004 no argument
         return answer
 
     async def write(self, name: str, value: bytes) -> bytes | e.Reply:
-        """Store a value, unless an earlier sending of it arrived. Returns the value on record, or why it was refused.
-
-        Raises `RuntimeError` for too many entries, `EngineError`, `StoreClosed`.
-        Cancellation: the value may or may not be stored.
-        """
+        """Store a value, unless an earlier sending of it arrived. Returns the value on record, or the refusal."""
         operation = e.SetEntry(self.key, self.id, self.token, name, value)
         answer = self.check_room(await self.store.call(operation, patient=True))
         self.progressed |= answer is e.Reply.OK or isinstance(answer, e.Entry)

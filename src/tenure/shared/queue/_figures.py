@@ -1,5 +1,3 @@
-"""The figures of all queues of a store, for collectors, whoever works on them."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -20,15 +18,13 @@ from ._schedule import Alarm
 
 _STATES = ("waiting", "delayed", "leased", "suspended", "ending", "held", "dead")
 _TIMEOUT = 10.0
-"""Seconds for a reading."""
 _OUTCOMES = ("done", "discarded", "cancelled", "expired", "purged")
 
 
 class QueueFigures:
     """The figures of all queues of a store's namespace, from the engine: no processor and no worker is needed.
 
-    `await figures.statistics()` asks the engine once for the names of the queues, and once for the counts of each;
-    `run()` does so every `every` seconds, for `serve`. `samples()` returns what was read last, for
+    `run()` reads every `every` seconds, for `serve`. `samples()` returns the last reading, for
     `PrometheusObserver().watch(figures)` and `tenure.observe.exposition`.
 
     Thread safety: `samples` works from any thread; the rest belongs to the event loop of the store.
@@ -41,13 +37,13 @@ class QueueFigures:
         self._scope: anyio.CancelScope | None = None
         self._samples = tuple(_samples({}))
         self.problem: str | None = "not read yet"
-        """The reason why the figures are not as they were read last, in words; None if they are."""
+        """The reason why the figures are older than the last reading, in words, or None."""
 
     def __repr__(self) -> str:
         return f"<QueueFigures of {self._store.url} every {self._every:g} s>"
 
     async def statistics(self) -> Mapping[str, QueueStatistics]:
-        """Read the statistics of all queues now, and return them by name. Raises `StoreClosed`, `EngineError`."""
+        """Read the statistics of all queues now, by name. Raises `StoreClosed`, `EngineError`."""
         store = self._store
         keys = await names(store, "queues")
         counts = map(statistics_of, await together(*(partial(read_counts, store, key) for key in keys)))
@@ -59,9 +55,8 @@ class QueueFigures:
     async def run(self) -> None:
         """Read every `every` seconds, until cancelled or drained.
 
-        While the engine does not answer, `samples` stays as it was, and `problem` says why.
-
-        Raises `StoreClosed`. Cancellation: this is how it ends.
+        While the engine does not answer, `samples` stays as it was, and `problem` says why. Raises `StoreClosed`.
+        Cancellation: this is how it ends.
         """
         with anyio.CancelScope() as self._scope:
             while True:
@@ -80,11 +75,10 @@ class QueueFigures:
         await anyio.lowlevel.checkpoint()
 
     def samples(self) -> tuple[Sample, ...]:
-        """The figures as they were last read, for collectors. Works from any thread."""
+        """The figures of the last reading, for collectors. Works from any thread."""
         return self._samples
 
     def _templates(self) -> tuple[Sample, ...]:
-        """A sample of each name, also while there is no queue."""
         return tuple(_samples({"": _NOTHING}))
 
 

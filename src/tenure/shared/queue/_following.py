@@ -1,5 +1,3 @@
-"""Following a task: its record at each change, asked for once for all followers in this process."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -27,10 +25,7 @@ _POLL_EVERY = 2.0
 
 
 class Feed:
-    """The news of one task that followers in this process share. A job asks for its record at each hint.
-
-    `version` counts the records that differed. Then comes the end: of the task, or `error`.
-    """
+    """The news of one task that followers in this process share. `version` counts the records that differed."""
 
     def __init__(self, store: StoreHandle, key: str, task_id: int, on_last: Callable[[Feed], object]) -> None:
         self.task_id: int = task_id
@@ -53,7 +48,6 @@ class Feed:
             self._job = self._store.start_job("follow", self._run)
 
     def leave(self) -> None:
-        """Remove a follower; without followers, the engine is no longer asked."""
         self._users -= 1
         if not self._users:
             self._on_last(self)
@@ -61,11 +55,9 @@ class Feed:
                 self._job.cancel()
 
     def wake(self) -> None:
-        """A hint came."""
         wake(self._hints)
 
     def fail(self, error: Callable[[], Exception]) -> None:
-        """No more records come."""
         self.over, self.error = True, self.error or error
         wake(self.followers)
 
@@ -104,10 +96,8 @@ class Feed:
 
 
 class TaskChanges(AsyncBlock, NotAwaited, Generic[P_co]):
-    """A task as it is, and then at each change, until it has ended.
-
-    `async with queue.follow(task_id) as changes: async for record in changes: ...`. A slow reader misses what lay
-    between, but never the last report and the end; no record comes twice in a row, and no report after a newer one.
+    """A task as it is, and then at each change, until it has ended; see `WorkQueue.follow`. No record comes twice
+    in a row.
     """
 
     __slots__ = ("_feed", "_feeds", "_read", "_seen")
@@ -137,7 +127,7 @@ class TaskChanges(AsyncBlock, NotAwaited, Generic[P_co]):
         return self
 
     async def __anext__(self) -> TaskRecord[P_co]:
-        """Wait for another record than was returned last.
+        """Wait for another record than the last one returned.
 
         Raises `ResultUnavailable` if the task is not known, or no longer, `StoreClosed`, `EngineError`.
         Cancellation: nothing is missed; the record comes next time.

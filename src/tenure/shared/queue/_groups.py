@@ -1,5 +1,3 @@
-"""The groups of a queue: their names, and their counts."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -10,13 +8,13 @@ from tenure.arguments import check_name
 
 @dataclass(frozen=True, slots=True)
 class GroupStatistics:
-    """A group of a queue at one moment: how many of its tasks are in which state.
+    """A group of a queue at one moment: the number of its tasks in each state.
 
-    A delayed task that is due may still count as delayed; the next exchange of any taker moves it. Suspended and ending
-    tasks count as delayed. `children`: these tasks are children of other tasks; tasks without a parent that have the
-    same group are counted apart. `starts_in` is how many seconds remain until the next task of the group may start, by
-    its rate or since it is held off; the queue may have to wait for longer. `held_off` is the same if the group is held
-    off, else 0. `weight` is its weight in the turns.
+    A delayed task that is due may still count as delayed, until any taker's next exchange, and so do suspended and
+    ending tasks. `children`: these tasks are children; tasks without a parent in the same group are counted apart.
+    `starts_in` is for how many seconds no task of the group may start, because of its rate or a hold; the queue may
+    have to wait for longer. `held_off` is the same if the group is held off, else 0. `weight` is its weight in the
+    turns.
     """
 
     group: str
@@ -35,7 +33,6 @@ class GroupStatistics:
 
 
 def group_statistics(counts: e.GroupCounts) -> GroupStatistics:
-    """The engine's counts of a group, for the user."""
     name, is_of_children = shown_group(counts.group), counts.group.startswith(e.OF_CHILDREN)
     return GroupStatistics(
         *(name, counts.waiting, counts.delayed, counts.leased, is_of_children),
@@ -44,7 +41,6 @@ def group_statistics(counts: e.GroupCounts) -> GroupStatistics:
 
 
 def check_group(name: str, group: object) -> str:
-    """The group of a task: a name that says nothing of children."""
     checked = check_name(name, group)
     if checked.startswith(e.OF_CHILDREN):
         raise ValueError(f"{name} must not begin with a null character: {checked[:50]!r}")
@@ -52,10 +48,8 @@ def check_group(name: str, group: object) -> str:
 
 
 def group_of_children(group: str) -> str:
-    """The group that the engine keeps for the children that have this group; "" for none."""
     return group and e.OF_CHILDREN + group
 
 
 def shown_group(group: str) -> str:
-    """The group, of a child or not, as the user has named it."""
     return group.removeprefix(e.OF_CHILDREN)

@@ -1,5 +1,3 @@
-"""The job: a function with a queue, called by putting its arguments there."""
-
 from __future__ import annotations
 
 import copy
@@ -33,13 +31,11 @@ class Job(Target[Any], Generic[Params, R]):
         async def send_mail(task: Task[object], user: User, at: datetime) -> Receipt: ...
         task_id = await Job(queue, send_mail).put(user, at)
 
-    A parameter annotated `Task` gets the task from the worker, and `put` does not take it.
-
-    The given arguments travel as a mapping of parameters to values; the process that works supplies the defaults.
-    Arguments and result are written and read by their annotations, with pydantic or else msgspec: models,
-    dataclasses, `datetime`, `tuple[int, str]`; types of JSON need neither. What has no annotation is as the codec
-    makes it, and so are the arguments for a queue with a `PydanticCodec` or `MsgspecCodec`. Each function needs a
-    queue of its own. A sync function runs in a thread.
+    A parameter annotated `Task` gets the task from the worker. Arguments and result are written and read by their
+    annotations, with pydantic or else msgspec: models, dataclasses, `datetime`, `tuple[int, str]`; types of JSON need
+    neither. A value without an annotation is as the codec makes it, and so are the arguments for a queue with a
+    `PydanticCodec` or `MsgspecCodec`. The working process supplies defaults. Each function needs a queue of its own. A
+    sync function runs in a thread.
 
     Raises `TypeError` if `function` cannot be called, has no signature or a parameter of a type that cannot be written,
     and `ModuleNotFoundError` if a type needs pydantic or msgspec.
@@ -117,10 +113,9 @@ class Job(Target[Any], Generic[Params, R]):
         return _Call(self._arguments(args, kwargs), **self._options)
 
     async def result(self, task_id: int) -> R:
-        """Wait until the task has ended and return what the function has returned, of the annotated type.
+        """Wait until the task has ended and return the function's result, of the annotated type.
 
-        Raises `TaskFailed`, `TaskCancelled`, `ResultUnavailable`, `StoreClosed`, `EngineError`; `ValueError` for a
-        result that does not fit the annotation.
+        Raises as `WorkQueue.result` does, and `ValueError` for a result that does not fit the annotation.
         """
         value = await self.queue.result(task_id)
         try:
@@ -129,7 +124,6 @@ class Job(Target[Any], Generic[Params, R]):
             raise ValueError(f"the result of task {task_id} of {self._name} {problem}") from problem
 
     def _result_in(self, value: Any) -> Any:
-        """The result that a plain value stands for."""
         return value if value is None or self._result is None else self._result.decode(value)
 
     @property
@@ -137,7 +131,6 @@ class Job(Target[Any], Generic[Params, R]):
         return self.queue
 
     def _call(self, item: Item[Any]) -> Item[Any]:
-        """The call with this only argument, or that `item` has made, with the job's options."""
         if isinstance(item, _Call):
             return item
         given = item.payload
@@ -148,14 +141,9 @@ class Job(Target[Any], Generic[Params, R]):
         return Item(payload, **{**self._options, **item.options})
 
     def _given(self, thing: str) -> dict[str, Any]:
-        """The arguments of a release without arguments of its own: its thing, if the function takes any."""
         return self._arguments((thing,) if self._signature.parameters else (), {})
 
     def _handler(self, instead: Callable[..., Any] | None = None) -> Callable[[Task[Any]], Any]:
-        """A handler of tasks that calls the function, or `instead` in its place.
-
-        Raises `TypeError` for a function with the task that `instead` would call in another process.
-        """
         if instead is not None and self._tasks:
             raise TypeError(
                 f'{self._name}: executor="process" has no task, since a task stays in the process of its worker: '
@@ -219,7 +207,6 @@ class Job(Target[Any], Generic[Params, R]):
             raise error(f"{self._refusal}: {name} {problem}") from problem
 
     def _bound(self, task: Task[Any]) -> inspect.BoundArguments:
-        """The call that a task stands for. Raises `TypeError` or `ValueError` if it is none of this function."""
         payload = task.payload
         if payload == task.thing is not None:
             payload = self._given(payload)

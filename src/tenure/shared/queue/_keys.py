@@ -1,5 +1,3 @@
-"""The key of a task, and the fate of a second task with the same key."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -15,14 +13,16 @@ _WORDS: tuple[e.OnDuplicate, ...] = get_args(e.OnDuplicate)
 class Key:
     """A key for `WorkQueue.put`, and what happens if another task of the queue has it.
 
-    A task has its key while it is unfinished, and for at least `ttl` from its put on (None: the queue's). With
-    `on_duplicate`, "refuse" raises `DuplicateTask`. "keep" puts nothing, and returns the id of the other task.
-    "replace" puts this task in the place of the other task, which keeps only its id. The delay begins anew, but the
-    task waits for at most `within` from its first put on (None: no limit). A running task is not replaced: the new
-    task becomes its successor and takes over the key; the running task is not tried again. Raises `TypeError`,
-    `ValueError`.
+    A task has its key while it is unfinished, and for at least `ttl` seconds from its put on (None: the queue's). The
+    values of `on_duplicate`:
 
-    Thread safety: any; it never changes.
+    - "refuse" raises `DuplicateTask`.
+    - "keep" puts nothing, and returns the id of the other task.
+    - "replace" puts this task in the place of the other task, which keeps only its id. The delay begins anew, but the
+      task waits for at most `within` seconds from its first put on (None: no limit). A leased task is not tried again:
+      the new task becomes its successor and takes over the key.
+
+    Raises `TypeError`, `ValueError`. Thread safety: any; a key never changes.
     """
 
     text: str
@@ -44,7 +44,6 @@ class Key:
 
 
 def check_on_duplicate(on_duplicate: object) -> e.OnDuplicate:
-    """Raises `ValueError` for any other word."""
     for word in _WORDS:
         if word == on_duplicate:
             return word

@@ -1,5 +1,3 @@
-"""The texts that travel with a task besides its payload: few and short, for tracing, requests and tenants."""
-
 from __future__ import annotations
 
 import json
@@ -11,10 +9,7 @@ MOST_BYTES = 1024
 
 
 def encode_meta(meta: object, more: Mapping[str, str] | None = None) -> bytes:
-    """The bytes of a meta; none for an empty one. Raises `TypeError`, `ValueError`.
-
-    `more` is added to a meta that has none of its names, as much of its beginning as there is room for.
-    """
+    """The bytes of a meta; `more` is added, as far as there is room, to a meta that has none of its names."""
     if meta is None:
         return _filled({}, b"", more) if more else b""
     if not isinstance(meta, Mapping):
@@ -49,6 +44,6 @@ def _dumped(meta: Mapping[object, object]) -> bytes:
 
 
 def decode_meta(data: bytes) -> dict[str, str]:
-    """The meta that was put, without the task's own options beside it; empty if there was none."""
+    """The meta that was put, without the task's own options beside it."""
     found: Any = json.loads(data) if data else {}
     return found[0] if data[:1] == b"[" else found

@@ -1,5 +1,3 @@
-"""A task to put: payload and options, checked and encoded for the engine."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -25,19 +23,14 @@ T = TypeVar("T")
 
 
 class DatedTask(e.NewTask):
-    """A task for a time, which stays while the put waits for room."""
-
     __slots__ = ("at",)
     at: float
 
     def sent_now(self) -> e.NewTask:
-        """The task with the delay that is left."""
         return replace(self, delay=max(0.0, self.at - time()))
 
 
 class Encoding(Protocol[T]):
-    """The settings of a queue that its new tasks depend on."""
-
     name: str
     key: str
     codec: Codec[T]
@@ -63,10 +56,10 @@ def new_task(
     _release: str | None = None,
     **unknown: object,
 ) -> e.NewTask:
-    """The task that a put with these options puts. Raises what `put` raises.
+    """The task for a put with these options. Raises as `put` does.
 
-    `_text_key` is the `on_duplicate` of a key that is a text; `span_meta` is what the span of the put adds. With
-    `_release`, the task is the release of that name, whose payload is its thing unless another is given.
+    `_text_key` is the `on_duplicate` of a key that is a text. With `_release`, the task is the release of that name,
+    whose payload is its thing unless another is given.
     """
     if unknown:
         check_options(unknown)
@@ -111,7 +104,6 @@ def new_task(
 def task_of(
     queue: Encoding[T], item: Item[T], on_duplicate: e.OnDuplicate, span_meta: Mapping[str, str]
 ) -> e.NewTask:
-    """The task that an item of `WorkQueue.put_many` stands for. Raises what `put` raises."""
     if item.name is not None:
         raise ValueError(
             f"name is for items of Children.put_many, not {item.name!r} for a task without a parent"
@@ -120,7 +112,6 @@ def task_of(
 
 
 def with_key_ttl(task: e.NewTask, ttl: float | None) -> e.NewTask:
-    """The task, whose key is kept for `ttl` seconds unless the put says how long."""
     if task.key is None or task.key_ttl is not None:
         return task
     kept = replace(task, key_ttl=ttl)
@@ -130,7 +121,6 @@ def with_key_ttl(task: e.NewTask, ttl: float | None) -> e.NewTask:
 
 
 def _seconds_until(at: Any, delay: Seconds) -> float:
-    """The seconds until a time, by this host's clock; 0 if it is past. Raises `TypeError`, `ValueError`."""
     if delay:
         raise ValueError(f"a put has a delay or at, not both: {delay!r} and {at}")
     if not isinstance(at, datetime):

@@ -1,5 +1,3 @@
-"""The options of a put: named here once, for every function that puts, and as the value `Item`."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -63,7 +61,6 @@ class Item(Generic[P_co]):
 
 
 def check_options(options: Any, known: Any = PutOptions, of: str = "a put") -> PutOptions:
-    """The same, if all names are options of a put, or of what is named. Raises `TypeError`."""
     for name in options:
         if name not in known.__annotations__:
             names = ", ".join(known.__annotations__)

@@ -1,7 +1,6 @@
-"""The options that a task brings to its worker: a time limit for each try, the rule for further tries, its thing.
+"""The options that a task brings to its worker. They travel beside the meta, as a JSON array of both.
 
-They travel as one record beside the texts of its meta, in the bytes that an engine keeps and does not read: a JSON
-array of both. Without such options, the bytes are the meta alone, which is a JSON object.
+Without such options, the bytes are the meta alone, which is a JSON object.
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ _NONE = OwnOptions()
 def with_options(
     meta: bytes, timeout: object, retry: object, thing: str | None = None, release: str | None = None
 ) -> bytes:
-    """The bytes that travel with a task that was put with such options. Raises `TypeError`, `ValueError`."""
     rule = check_retry(retry)
     record = {
         "timeout": check_timeout("timeout", timeout, least=None),
@@ -63,7 +61,7 @@ def options_in(data: bytes) -> OwnOptions:
 
 
 def parted(found: Any) -> tuple[dict[str, str], OwnOptions]:
-    """The meta and the options in the value of the bytes; neither if another program has put nonsense there."""
+    """The meta and the options in these bytes; neither if another program has put nonsense there."""
     if not isinstance(found, list):
         return found, _NONE
     with suppress(ValueError, TypeError, AttributeError):
@@ -80,10 +78,6 @@ def thing_of(queue: str, task_id: int) -> str:
 
 
 def _described(retry: Retry) -> dict[str, Any]:
-    """A rule as JSON: its numbers, and types of exceptions as "module:name", unless they are the usual ones.
-
-    Raises `ValueError` for a type that another process cannot find by its name.
-    """
     usual = {field.name: field.default for field in fields(Retry)}
     values = {name: getattr(retry, name) for name in usual}
     types = {name: values.pop(name) for name in _TYPES}
@@ -109,7 +103,7 @@ def _name_of(kind: type[BaseException]) -> str:
 
 
 def _type_of(text: str) -> type[BaseException]:
-    """The type of that name. Nothing here raises a type whose module was never imported: a new type stands for it."""
+    """The type of that name; a stand-in if its module was never imported, since nothing here raises such a type."""
     module, _, name = text.partition(":")
     kind = _found(module, name)
     if isinstance(kind, type) and issubclass(kind, BaseException):

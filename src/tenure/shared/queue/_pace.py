@@ -1,7 +1,4 @@
-"""The pace of a process on a queue: from how long a round trip takes, and a task, follows what to fetch ahead.
-
-The clock is read twice an exchange, not for each task.
-"""
+"""The number of tasks to fetch ahead, from the times of a round trip and of a task."""
 
 from __future__ import annotations
 
@@ -29,12 +26,11 @@ class Pace:
         self._idle = self._since == inf
 
     def rest(self) -> None:
-        """The last task under way has ended."""
         self._busy += max(0.0, _time() - self._since)
         self._since = inf
 
     def answered(self, *, working: bool) -> int:
-        """The answer has come; returns the number of tasks that end in two round trips. `working`: tasks go on."""
+        """The number of tasks that end in two round trips. `working`: tasks go on."""
         time = _time()
         trip = time - self._left
         if trip < self.trip:

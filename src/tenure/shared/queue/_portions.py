@@ -1,5 +1,3 @@
-"""Many tasks are put in atomic portions, the last one together with a cursor."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -14,7 +12,6 @@ from tenure.store import StoreHandle, decoded, encoded
 from ._puts import Producers
 
 ANYTHING: Any = object()
-"""The expectation of a caller that does not compare the cursor."""
 
 
 class StoredCursor(bytes):
@@ -29,10 +26,7 @@ async def put_portions(
     cursor: tuple[str, Any] | None,
     expected: Any,
 ) -> list[int | e.Duplicate]:
-    """Put the tasks in order, and return the engine's answer for each. Raises what `WorkQueue.put_many` raises.
-
-    Cancellation: portions that were put stay.
-    """
+    """Put the tasks in order, and return the engine's answer for each. Raises as `WorkQueue.put_many` does."""
     most = min(e.CAP, producers.record.current.max_size)
     # which tasks are put together; without any, a cursor is still stored
     portions = deque(
@@ -68,7 +62,6 @@ async def put_portions(
 
 
 def decoded_cursor(store: StoreHandle, key: str, name: str, value: bytes) -> Any:
-    """The value of a cursor for the user. Raises `ValueError` for a value that the codec refuses."""
     return decoded(store.codec, f"{key}: the cursor {name!r}", value)
 
 

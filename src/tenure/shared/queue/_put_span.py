@@ -1,5 +1,3 @@
-"""The span of a call that puts, when the store's observer traces."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -10,7 +8,7 @@ from tenure.observe import Reporter
 
 
 class PutSpan:
-    """A `Putting` of the observer, of which nothing that goes wrong reaches the caller; it ends with its block."""
+    """A `Putting` of the observer, whose errors do not reach the caller; it ends with its block."""
 
     __slots__ = ("_putting", "_reporter", "meta", "task_id")
 
@@ -19,9 +17,7 @@ class PutSpan:
         tracing = reporter.tracing
         self._putting = None if tracing is None else reporter.attempt(tracing.putting, key, batch)
         self.meta: Mapping[str, str] = {} if self._putting is None else self._putting.meta
-        """The meta that each task shall carry."""
         self.task_id: int | None = None
-        """The id of the task, once it is known; None for a batch."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,5 +1,3 @@
-"""Producers: putting tasks, several callers' at once, and waiting in line while the queue is full."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -21,8 +19,6 @@ _MOST_BYTES = 4 * 2**20
 
 
 class _Request(Held):
-    """A caller's tasks; its session may lose their place in the line on the engine."""
-
     __slots__ = ("again", "dated", "queued_in", "request", "room", "runner", "sent", "size", "waiter")
 
     def __init__(self, request: e.PutRequest, again: Callable[[_Request], None]) -> None:
@@ -39,12 +35,10 @@ class _Request(Held):
         self.waiter: Waiter[_Request, e.Accepted | e.Conflict]
 
     def sent_now(self) -> e.PutRequest:
-        """The request with the delays that are left until the times of its tasks."""
         tasks = (task.sent_now() if isinstance(task, DatedTask) else task for task in self.request.tasks)
         return replace(self.request, tasks=tuple(tasks))
 
     def _lose(self, reason: str) -> None:
-        """Join the line again, since the place is lost with the session."""
         del reason
         self.again(self)
 
@@ -75,8 +69,7 @@ class Producers:
         cursor: tuple[str, bytes] | None = None,
         expected: bytes | None = None,
     ) -> e.Accepted | e.Conflict:
-        """Put tasks, all or none. Raises `QueueFull`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, and
-        `StoreUnavailable` unless it is to `wait`.
+        """Put tasks, all or none. Raises as `WorkQueue.put` does, and `StoreUnavailable` unless it is to `wait`.
 
         Cancellation: puts that are still here or in the line on the engine are withdrawn; puts under way may be
         applied.
@@ -168,7 +161,6 @@ class Producers:
     # hints
 
     def on_room(self, name: str) -> None:
-        """Slots are reserved for a producer."""
         if (request := self._queued.get(name)) is not None:
             self._again(request)
             return
@@ -180,13 +172,11 @@ class Producers:
         self.on_found(name)
 
     def on_found(self, name: str) -> None:
-        """Send away a producer in the engine's line that is unknown here."""
         requests = (*self._queued.values(), *self._sent, *self._gathered)
         if all(request.request.producer != name for request in requests):
             self._withdraw(name)
 
     def ask_everything(self) -> None:
-        """Ask again where all of those in the line stand."""
         for request in list(self._queued.values()):
             self._again(request)
 

@@ -59,13 +59,12 @@ PURGEABLE = frozenset({"waiting", "delayed", *e.ENDED})
 
 
 def check_queue(queue: object) -> None:
-    """Refuse any object but a queue. Raises `TypeError`."""
     if not isinstance(queue, WorkQueue):
         raise TypeError(f"queue must be a WorkQueue, not {type(queue).__name__}")
 
 
 def queue_of(store: Store, name: str) -> WorkQueue[Any]:
-    """The queue as this process describes it; a new description if there is none. For tools."""
+    """The queue as this process describes it; a new description if there is none."""
     handle = handle_of(store)
     client = handle.listen(key := handle.key("queue", name), lambda: QueueClient(handle, key))
     user = client.takers.user()
@@ -79,20 +78,18 @@ class WorkQueue(Target[P], Generic[P]):
         task_id = await queue.put("hello", priority=10)
         print(await queue.result(task_id))
 
-    | option | default | meaning |
-    |---|---|---|
-    | `codec` | the store's | encodes payloads, and determines their type |
-    | `retry` | `Retry()` | when a failed task is tried again |
-    | `max_payload` | 1 MiB | bytes of a payload or result |
-    | `max_size` | 10,000 | unfinished tasks; further producers wait |
-    | `aging` | None | seconds after which a ready task goes first |
-    | `max_deliveries` | 5 | deliveries to takers that died |
-    | `rate` | None | a `Limit` of starts |
-    | `keep` | `Keep()` | how long records and keys are kept |
-    | `groups` | `Groups()` | limits and turns of groups |
+    - `codec`: encodes payloads, and determines their type; the store's by default.
+    - `retry`: when a failed task is tried again; `Retry()`.
+    - `max_payload`: bytes of a payload or result; 1 MiB.
+    - `max_size`: unfinished tasks, before further producers wait; 10,000.
+    - `aging`: seconds after which a ready task goes first; None.
+    - `max_deliveries`: deliveries to takers that died; 5.
+    - `rate`: a `Limit` of starts; None.
+    - `keep`: how long records and keys are kept; `Keep()`.
+    - `groups`: limits and turns of groups; `Groups()`.
 
-    `max_size` and the rest are settings, kept with the queue: the value that was sent last, by a process or by
-    `configure`, holds in all processes.
+    `max_size` and the options below it are settings, kept with the queue: the last value that a process or `configure`
+    sent holds in all processes.
 
     Source: leases fenced by token as in BullMQ and Temporal; one exchange that settles and takes, as in BullMQ;
     self-clocked fair queueing (Golestani, 1994).
@@ -145,18 +142,18 @@ class WorkQueue(Target[P], Generic[P]):
         """Put a task and return its id; waits in line while the queue is full.
 
         - `priority`: higher first.
-        - `delay` before it may be taken, or `at` a `datetime` with a time zone: the clock of this host says how far
-          away that is.
+        - `delay` in seconds before it may be taken, or `at` a `datetime` with a time zone, by the clock of this host.
         - `key`: only one unfinished task of the queue has it. A text raises `DuplicateTask`; a `Key` may keep or
           replace the other task.
         - `group`: the tasks with which it takes turns.
-        - `expires`: it is dropped if no worker has it by then; `deadline`: a worker's handler is cancelled, too.
+        - `expires`: seconds after which it is dropped if no worker has it; `deadline`: a worker's handler is
+          cancelled, too.
         - `timeout` of each try and `retry` take the place of the worker's. A block of `take` has no time limit, only
           `Task.timeout`. The exceptions in `on` and `never` of `retry` travel by their names.
         - `meta`: a few short texts that travel with it, at most 1 KiB.
 
-        Raises `DuplicateTask`, `PayloadTooLarge`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, `ValueError` and
-        `TypeError` for a wrong argument, and what the codec raises.
+        Raises `DuplicateTask`, `PayloadTooLarge`, `OutcomeUnknown`, `StoreClosed`, `EngineError`, `ValueError`,
+        `TypeError`, and the errors of the codec.
         Cancellation: while waiting, nothing is put and no place is kept; when it is under way, it may be put.
         """
         options = priority, delay, at, key, group, expires, deadline, timeout, retry, meta
@@ -195,15 +192,15 @@ class WorkQueue(Target[P], Generic[P]):
     ) -> list[int] | list[int | DuplicateTask]:
         """Put many tasks, payloads or `Item`s, and return for each its id or the `DuplicateTask` in its way.
 
-        `on_duplicate` is for the items whose key is a text. With "keep" or "replace" there are only ids: a `Key` that
-        says "refuse" is a `ValueError` then.
+        `on_duplicate` is for items whose key is a text. With "keep" or "replace" there are only ids, and a `Key` that
+        says "refuse" is a `ValueError`.
 
         The tasks are put in order, in atomic portions of at most 256 (and of `max_size`, and in one group of
-        `groups.max_size`), each of which waits in line while there is no room. `cursor` is a (name, value) that is
-        stored in the same step as the last portion. With `expected`, nothing is put and `CursorConflict` is raised if
-        the cursor has another value at that moment; None stands for no value. All must then fit in one portion
-        (`ValueError`), and in their groups (`QueueFull`). Values are compared as they are encoded. Raises as `put`
-        does, before anything is put if an item is wrong.
+        `groups.max_size`), each of which waits in line for room. The last portion stores `cursor`, a (name, value), in
+        the same step. With `expected`, nothing is put and `CursorConflict` is raised if the cursor has another value
+        at that moment; None stands for no value. All tasks must then fit in one portion (`ValueError`), and in their
+        groups (`QueueFull`). Values are compared as they are encoded. Raises as `put` does; a wrong item raises before
+        anything is put.
         Cancellation: portions that were put stay.
         """
         on_duplicate = check_on_duplicate(on_duplicate)
@@ -225,14 +222,15 @@ class WorkQueue(Target[P], Generic[P]):
 
     @shows_options(PutOptions, priority=0, delay=0.0)
     async def put_in(self, connection: object, payload: P, **options: Unpack[PutOptions]) -> int:
-        """Put a task in a transaction of yours, on a connection to the store's own database, and return its id.
+        """Put a task in a transaction of yours, on a connection to the store's own database, and return its id: an
+        outbox.
 
-        Committed, it is there; rolled back, it never was: an outbox. It does not wait for room. Until the transaction
-        has ended, call nothing else of the store, which may wait for it. Connections are as for `SqlGuard.enforce`.
+        It does not wait for room. Until the transaction has ended, call nothing else of the store, which may wait for
+        it. Connections are as for `SqlGuard.enforce`.
 
-        Raises what `try_put` raises but `OutcomeUnknown`, `RuntimeError` outside of a transaction, `ValueError` and
-        `TypeError` for a connection to elsewhere, `EngineError` on an engine that cannot do it, and what the driver
-        raises.
+        Raises as `try_put` does, but no `OutcomeUnknown`; `RuntimeError` outside of a transaction, `ValueError` and
+        `TypeError` for a connection to elsewhere, `EngineError` on an engine that cannot do it, and the errors of the
+        driver.
         Cancellation: roll back; it may have been put in the transaction.
         """
         with PutSpan(self._store.reporter, self.key) as span:
@@ -242,7 +240,7 @@ class WorkQueue(Target[P], Generic[P]):
 
     @shows_options(PutOptions, priority=0, delay=0.0)
     def put_in_sync(self, connection: object, payload: P, **options: Unpack[PutOptions]) -> int:
-        """Like `put_in`, at once, with a connection that blocks; in any thread."""
+        """Like `put_in`, with a connection that blocks; in any thread."""
         with PutSpan(self._store.reporter, self.key) as span:
             joining = self._put_joining(new_task(self, payload, span.meta, **options))
             span.task_id = run_enlisted_sync(connection, *joining)
@@ -259,10 +257,10 @@ class WorkQueue(Target[P], Generic[P]):
         return self._store.enlist(e.PutOne(self.key, task)), judge
 
     async def complete_in(self, connection: object, tasks: Iterable[Task[P]]) -> list[Task[P]]:
-        """Complete up to 256 tasks in a transaction of yours, as `Task.complete_in` does one, and return which.
+        """Complete up to 256 tasks in a transaction of yours, as `Task.complete_in` does one, and return these tasks.
 
-        Left out are those that are lost, cancelled, marked with `Task.fail` or settled: write for the others only.
-        Raises what `Task.complete_in` raises but `LeaseLost`, `ValueError` for tasks of another queue or too many.
+        Left out are tasks that are lost, cancelled, marked with `Task.fail` or settled: write for the others only.
+        Raises as `Task.complete_in` does, but no `LeaseLost`; `ValueError` for tasks of another queue or too many.
         Cancellation: roll back; it may have been applied in the transaction.
         """
         if (joining := completing(self._store, self.key, tasks)) is not None:
@@ -271,7 +269,7 @@ class WorkQueue(Target[P], Generic[P]):
         return []
 
     def complete_in_sync(self, connection: object, tasks: Iterable[Task[P]]) -> list[Task[P]]:
-        """Like `complete_in`, at once, with a connection that blocks; in any thread."""
+        """Like `complete_in`, with a connection that blocks; in any thread."""
         joining = completing(self._store, self.key, tasks)
         return [] if joining is None else run_enlisted_sync(connection, *joining)
 
@@ -306,8 +304,9 @@ class WorkQueue(Target[P], Generic[P]):
         later or becomes a dead letter, and the exception goes on (`RetryLater`, `Discard` and `Dead` decide otherwise
         and end here). A cancellation from outside, or an exception from the handler of a signal, gives the task back
         without counting an attempt. If the lease is lost, or somebody cancels the task, asynchronous code in the block
-        is cancelled, and the block raises `LeaseLost` or `TaskCancelled`. `timeout` in seconds limits the wait for a
-        task (None: for ever; 0: one try, given up when the engine has not answered within the store's
+        is cancelled, and the block raises `LeaseLost` or `TaskCancelled`.
+
+        `timeout` in seconds limits the wait for a task (None: for ever; 0: one try, for at most the store's
         `settle_timeout`). Entering raises `AcquireTimeout`, `StoreClosed`, `EngineError`.
         Cancellation: while waiting, nothing is taken.
         """
@@ -343,10 +342,10 @@ class WorkQueue(Target[P], Generic[P]):
         return self._read(record, await read_kin(self._store, self.key, record))
 
     def children(self, task_id: int) -> Listing[ChildRecord]:
-        """The children of a task, by name; there are none of a task that is not known.
+        """The children of a task, by name; none of an unknown task.
 
-        Children are listed for as long as their parent is unfinished, or a dead letter; failed children, until the end
-        of its try.
+        Children are listed while their parent is unfinished, or a dead letter; failed children, until the end of its
+        try.
         """
         self._store.check_families()
         task_id = check_task_id("task_id", task_id)
@@ -355,9 +354,9 @@ class WorkQueue(Target[P], Generic[P]):
     def follow(self, task_id: int) -> TaskChanges[P]:
         """The task as it is, and then at each change of its state and each report, until it has ended.
 
-        `async with queue.follow(task_id) as changes: async for record in changes: ...`, each a `TaskRecord`. Records
-        are conflated: a slow reader gets the latest one, and never misses the last report and the end. Iterating
-        raises `ResultUnavailable` if the task is not known, or no longer, `StoreClosed`, `EngineError`.
+        `async with queue.follow(task_id) as changes: async for record in changes: ...`, each a `TaskRecord`. A slow
+        reader misses what lay between, but never the last report and the end. Iterating raises `ResultUnavailable` if
+        the task is not known, or no longer, `StoreClosed`, `EngineError`.
         """
         task_id = check_task_id("task_id", task_id)
         return TaskChanges(partial(self._client.feed, task_id), self._read)
@@ -365,14 +364,14 @@ class WorkQueue(Target[P], Generic[P]):
     async def signal(
         self, task_id: int = 0, name: str = "", value: Any = None, *, key: str | None = None
     ) -> bool:
-        """Send an unfinished task a signal, for which its handler waits with `Task.wait_for`, now or later.
+        """Send an unfinished task, named by its id or `key`, a signal, for which its handler waits with
+        `Task.wait_for`.
 
-        The task is named by its id, or is the task that has that `key`. The first signal of a name counts, and its
-        value is kept until the task has ended. Returns False if the task is unknown or has ended, if it has that signal
-        with another value, and if it no longer waits, since its timeout has passed.
+        The first signal of a name counts, also before the wait. Its value is kept until the task has ended. Returns
+        False if the task is unknown or has ended, if it has that signal with another value, and if the wait's timeout
+        has passed.
         Raises `PayloadTooLarge`, `RuntimeError` for a task that has 10,000 entries, `EngineError`, `StoreClosed`, and
-        what the codec raises.
-        Cancellation: the signal may or may not be sent.
+        the errors of the codec. Cancellation: the signal may or may not be sent.
         """
         if (key is None) is (task_id == 0):
             raise TypeError("signal takes a task_id or a key")
@@ -411,15 +410,14 @@ class WorkQueue(Target[P], Generic[P]):
         delay: Seconds | None = None,
         group: str | None = UNCHANGED,
     ) -> int:
-        """Change a task that is waiting or delayed, in one step, and return its id; all else stays.
+        """Change a task that is waiting or delayed, named by its id or `key`, in one step, and return its id.
 
-        The task is named by its id, or is the task that has that `key`. It then stands where it would stand if it had
-        been put like this in the first place. With a `delay`, it is ready so many seconds from now, behind the tasks
-        that are ready then. A `group` of None is the tasks without a group. No limit of the queue or the group holds
-        a change up.
+        It then stands where it would stand if it had been put like this. With a `delay`, it is ready so many seconds
+        from now, behind the tasks that are ready then. A `group` of None is the tasks without a group. No limit of the
+        queue or the group delays a change.
 
         Raises `TaskNotWaiting`, which has the task's state, if the task is leased, has ended or is not known;
-        `PayloadTooLarge`, `StoreClosed`, `EngineError`, and what the codec raises.
+        `PayloadTooLarge`, `StoreClosed`, `EngineError`, and the errors of the codec.
         Cancellation: the change may or may not be applied.
         """
         if (key is None) is (task_id == 0):
@@ -460,8 +458,8 @@ class WorkQueue(Target[P], Generic[P]):
     ) -> int:
         """Cancel a task, or tasks in a state: at once if no worker has taken them, else their blocks are cancelled.
 
-        Returns False if there is no task with that id, or it has ended; of tasks in a `state`, how many it has
-        cancelled: "waiting", "delayed", "leased", "suspended" or "ending". `where`, `limit` and `dry_run` are as for
+        Returns False if there is no task with that id, or it has ended. For a `state` ("waiting", "delayed", "leased",
+        "suspended" or "ending"), returns how many tasks it has cancelled. `where`, `limit` and `dry_run` are as for
         `purge`. Cancellation: it may or may not be applied; of many, to some.
         """
         if state is None:
@@ -506,19 +504,18 @@ class WorkQueue(Target[P], Generic[P]):
 
     @shows_options(QueueOptions)
     async def configure(self, **settings: Unpack[QueueOptions]) -> QueueSettings:
-        """Change the settings that are named, for all processes at once, and return all; the others stay.
+        """Change the settings that are named, for all processes at once, and return all settings.
 
-        Naming the default, or None, lifts a limit. Raises `StoreClosed`, `EngineError`, `ValueError`, `TypeError`.
+        The default, or None, lifts a limit. Raises `StoreClosed`, `EngineError`, `ValueError`, `TypeError`.
         Cancellation: it may or may not be applied.
         """
         return shown(await self._client.record.configure(changes_of(settings)))
 
     async def hold_off(self, seconds: Seconds, *, group: str | None = None) -> None:
-        """Start no task of a group, or of the queue, for so many seconds, as after an answer 429 with Retry-After.
+        """Start no task of a group, or of the queue, for `seconds`, as after an answer 429 with Retry-After.
 
-        If tasks are held off already, the later end counts. Then tasks start at the rate, without a burst. 0 seconds
-        end a hold at once. The holds of the queue and of its groups end separately. Raises `StoreClosed`,
-        `EngineError`.
+        The later end of several holds counts; 0 seconds end a hold at once. The queue and its groups are held off
+        separately. Then tasks start at the rate, without a burst. Raises `StoreClosed`, `EngineError`.
         Cancellation: it may or may not be applied.
         """
         seconds = check_seconds("seconds", seconds)
@@ -535,7 +532,7 @@ class WorkQueue(Target[P], Generic[P]):
     async def verify(self) -> Audit:
         """Count everything anew and compare: the states with the number of tasks put, the groups with their counter.
 
-        The queue may be in use: only numbers that the engine read in one step are compared.
+        The queue may be in use, since only numbers of the same step of the engine are compared.
         """
         counted = statistics_of(await self._counts())
         return audit_of(counted, await self._counts(recount=True))
@@ -570,10 +567,10 @@ class WorkQueue(Target[P], Generic[P]):
         limit: int | None = None,
         dry_run: bool = False,
     ) -> int:
-        """Make dead tasks ready again (None: all, or all that are selected); their attempts start anew. Returns how
-        many.
+        """Make dead tasks ready again (None: all, or all that are selected), and return how many; their attempts start
+        anew.
 
-        One whose `key` another task has stays dead. `where`, `limit` and `dry_run` are as for `purge`.
+        A task whose `key` another task has stays dead. `where`, `limit` and `dry_run` are as for `purge`.
         Cancellation: some may have been requeued.
         """
         if task_ids is None:
@@ -591,12 +588,13 @@ class WorkQueue(Target[P], Generic[P]):
         limit: int | None = None,
         dry_run: bool = False,
     ) -> int:
-        """Delete the tasks in these states ("waiting", "delayed", "dead"), or forget ended ones ("done", "discarded",
-        "cancelled", "expired"); returns how many.
+        """Delete the "waiting", "delayed" or "dead" tasks, or forget "done", "discarded", "cancelled" or "expired"
+        ones.
 
-        With `where`, only those that match, which this process reads; a task that has left its state since then
+        Returns how many. `where` selects tasks, which this process reads; a task that has left its state since then
         stays. `limit` is the most tasks to purge. With `dry_run`, nothing is purged, and the number is how many would
-        be. Cancellation: some may have been purged.
+        be.
+        Cancellation: some may have been purged.
         """
         if not states or not PURGEABLE.issuperset(states):
             raise ValueError(f"states must be some of {', '.join(sorted(PURGEABLE))}, not {states!r}")

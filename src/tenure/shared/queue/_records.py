@@ -1,5 +1,3 @@
-"""Tasks and queues as their user sees them."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -27,11 +25,10 @@ class QueueStatistics:
     """A queue at one moment.
 
     `put` is the sum of the states and of `purged`. `reserved` slots belong to producers whose turn has come, and
-    `producers` wait for one. `oldest` is how many seconds the longest waiting task has been ready. `groups` is how
-    many groups have an unfinished task. `max_size` is the limit of the queue. `starts_in` is how many seconds remain
-    until the next task of the queue may start, by its rate or since it is held off; `held_off` is the same if the
-    queue is held off, else 0. `rate` and `group_rate` are the rates of the queue and of each group, in tasks a second
-    (0: none). `held` releases have not begun.
+    `producers` wait for a slot. `oldest` is how many seconds the longest waiting task has been ready. `groups` have an
+    unfinished task. `starts_in` is for how many seconds no task of the queue may start, because of its rate or a hold;
+    `held_off` is the same if the queue is held off, else 0. `rate` and `group_rate` are the rates of the queue and of
+    each group, in tasks a second (0: none). `held` releases have not begun.
     """
 
     put: int
@@ -135,7 +132,6 @@ class TaskRecord(Generic[P_co]):
 
 
 def statistics_of(counts: e.QueueCounts) -> QueueStatistics:
-    """The engine's counts of a queue, for the user."""
     fields: dict[str, Any] = {name: getattr(counts, name) for name in QueueStatistics.__dataclass_fields__}
     for rate in ("rate", "group_rate"):
         fields[rate] = _per_second(fields[rate])
@@ -147,7 +143,6 @@ def _per_second(rate: e.Rate | None) -> float:
 
 
 def audit_of(counted: QueueStatistics, rows: e.QueueCounts) -> Audit:
-    """The audit of a queue: its statistics, beside those that the engine has counted anew."""
     recounted = statistics_of(rows)
     problems: list[str] = []
     for which, s in (("states", counted), ("records", recounted)):
@@ -161,7 +156,6 @@ def audit_of(counted: QueueStatistics, rows: e.QueueCounts) -> Audit:
 def record_of(
     record: e.Record, payloads: Codec[P], codec: Codec, store: StoreHandle, kin: Kin = NO_KIN
 ) -> TaskRecord[P]:
-    """The engine's record of a task, for the user; `codec` is for the rest."""
     failures, done = read(record.failure), record.state == "done"
     undecoded: dict[str, bytes] = {}
 

@@ -1,5 +1,3 @@
-"""Releases: tasks that a task names before there is anything to undo, and that begin when it would end."""
-
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
@@ -24,8 +22,8 @@ _NEVER = ("at", "delay", "expires", "key")
 class Release:
     """A release of a task, as `Task.at_end` has named it: it begins when the task would end.
 
-    `thing` is a name for what it undoes, "{queue}-{id}", with its own `id`: no other naming has it. `state` is "held",
-    or what an earlier delivery has made of it: "unfinished", "done", "dead" or "kept".
+    `thing` is a unique name for what it undoes, "{queue}-{id}", with its own `id`. `state` is "held", or what an
+    earlier delivery has made of it: "unfinished", "done", "dead" or "kept".
     """
 
     name: str
@@ -44,7 +42,7 @@ async def name_release(
     together: bool,
     options: PutOptions,
 ) -> Release:
-    """Put a release on record, unless it is there. Raises what `Task.at_end` raises."""
+    """Put a release on record, unless it is there. Raises as `Task.at_end` does."""
     entry = RELEASE + check_name("name", name)
     called, key = target._call(Item(payload, **options)), target._place.key
     if wrong := [option for option in _NEVER if called.options.get(option) not in (None, 0)]:
@@ -81,10 +79,7 @@ async def name_release(
 async def change_release(
     parent: Parent, family: Family, name: str, change: Literal["begin", "keep"]
 ) -> e.Entry | None:
-    """Begin a held release, or keep what it is for. Returns the entry of a release that has begun, or is kept.
-
-    Raises `ValueError` for a name that no release has, `LeaseLost`.
-    """
+    """Begin a held release, or keep what it is for. Returns the entry of a release that has begun, or is kept."""
     answer = await family.store.call(
         e.SetEntry(family.key, family.id, family.token, RELEASE + check_name("name", name), change=change),
         patient=True,

@@ -1,6 +1,4 @@
-"""The encoding of a report of progress: behind the token of its try and its number, so that readers can order
-reports.
-"""
+"""The encoding of a report of progress, behind the token of its try and its number, which order reports."""
 
 from __future__ import annotations
 
@@ -18,5 +16,5 @@ def report_in(data: bytes) -> bytes:
 
 
 def is_older(data: bytes, other: bytes) -> bool:
-    """True if a numbered report was made before another; a report without a number is never older."""
+    """True if a report was made before another; a report without a number is never older."""
     return data[: _HEAD.size] < other[: _HEAD.size]

@@ -1,5 +1,3 @@
-"""Waiting for the end of tasks."""
-
 from __future__ import annotations
 
 from functools import partial
@@ -24,7 +22,6 @@ class Watchers:
         self._feeds: dict[str, Feed] = {}
 
     async def outcome(self, task_id: int) -> e.Outcome:
-        """Wait for the end of a task. Raises `ResultUnavailable`."""
         while True:
             session = await self._store.session(self._store.ttl, self._key)
             with self._watch(str(task_id), session) as watch:
@@ -53,7 +50,6 @@ class Watchers:
                     return
 
     def feed(self, task_id: int) -> Feed:
-        """The news that the task's followers in this process share."""
         name = str(task_id)
         feed = self._feeds.get(name)
         if feed is None or feed.over:  # a dead task may have been requeued since
@@ -69,12 +65,10 @@ class Watchers:
             feed.wake()
 
     def wake(self, name: str = _DRAINED) -> None:
-        """A hint came for a task, or for the whole queue."""
         if (line := self._lines.get(name)) is not None:
             wake(line)
 
     def wake_all(self) -> None:
-        """Hints may have been lost."""
         for name in list(self._lines):
             self.wake(name)
         for name in list(self._feeds):

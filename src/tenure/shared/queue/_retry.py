@@ -1,5 +1,3 @@
-"""The rule for trying a failed task again, and the exceptions by which a handler decides itself."""
-
 from __future__ import annotations
 
 import random
@@ -17,15 +15,15 @@ from tenure.upkeep import leaves
 class Retry:
     """The number of tries of a task, and the delays in between.
 
-    `attempts` are tries in total. After the k-th failure it is delayed for `backoff * factor ** (k - 1)` seconds, at
-    most `max_backoff`; `jitter` is the share of that by which it is shortened at random (0: never, 1: down to nothing).
+    `attempts` are tries in total. After the k-th failure the task is delayed for `backoff * factor ** (k - 1)`
+    seconds, at most `max_backoff`; `jitter` is the share by which the delay is shortened at random (0: never, 1: down
+    to nothing).
 
-    `on` and `never` are types of exceptions: an exception that is not in `on`, or that is in `never`, makes the task
-    a dead letter at once, whose error says so. A try that takes too long raises `TimeoutError`. An exception group is
-    tried again only if each exception in it is. Types of the same module and name are the same. Raises `ValueError`
-    and `TypeError`.
+    `on` and `never` are types of exceptions: an exception that is not in `on`, or that is in `never`, makes the task a
+    dead letter at once. A try that takes too long raises `TimeoutError`. An exception group is tried again only if
+    each exception in it is. Types of the same module and name are the same. Raises `ValueError` and `TypeError`.
 
-    Thread safety: any. Source: exponential backoff with jitter as in AWS's "Exponential Backoff and Jitter" (Brooker).
+    Thread safety: any. Source: AWS's "Exponential Backoff and Jitter" (Brooker).
     """
 
     attempts: int = 3
@@ -64,9 +62,7 @@ class Retry:
         return full * (1 - self.jitter * random.random())
 
     def refusal(self, error: BaseException) -> str | None:
-        """The reason why no further try follows this error, however many attempts are left; None if a try may
-        follow.
-        """
+        """The reason why no further try follows this error, even with attempts left; None if a try may follow."""
         for leaf in leaves(error):
             if are_messages(leaf):
                 continue
@@ -78,7 +74,6 @@ class Retry:
 
 
 def check_retry(value: object) -> Retry | None:
-    """A `Retry`, or None. Raises `TypeError`."""
     if value is not None and not isinstance(value, Retry):
         raise TypeError(f"retry must be a Retry, not {value!r}")
     return value
@@ -87,10 +82,9 @@ def check_retry(value: object) -> Retry | None:
 class RetryLater(Exception):
     """Raise it in a handler: not now, try again after `delay` seconds.
 
-    The try is a failed try that says when the next try is: the task is dead when its attempts are used up. With
-    `counts=False`, the task is postponed: the try counts neither as an attempt nor as a delivery without a verdict, and
-    only `deadline=` at the put bounds how often. With `resets`, the task is postponed, and no earlier failure counts
-    any more, for a task that postpones itself for weeks.
+    The try counts as failed: the task is dead when its attempts are used up. With `counts=False`, the task is
+    postponed: the try counts neither as an attempt nor as a delivery without a verdict, and only `deadline=` at the
+    put bounds how often. With `resets`, the task is postponed, and no earlier failure counts any longer.
     """
 
     def __init__(
@@ -117,7 +111,7 @@ class Discard(Exception):
 class Dead(Exception):
     """Raise it in a handler: no further try can help. The task is a dead letter at once, with `reason` as its error.
 
-    `raise Dead("no such user") from error` keeps the traceback of `error` too; without a reason, `error` is the reason.
+    `raise Dead("no such user") from error` keeps the traceback of `error` too, which is the reason if none is given.
     """
 
     def __init__(self, reason: str = "") -> None:
@@ -132,13 +126,13 @@ CANNOT_BE_RESULT = "which cannot be the result"
 
 
 def are_messages(error: BaseException) -> bool:
-    """True if a handler has raised nothing but messages about its task, alone or in a group."""
     return all(isinstance(part, (RetryLater, Discard, Dead)) for part in leaves(error))
 
 
 def decisive(error: BaseException) -> BaseException:
-    """The exception that decides about the task: of a group a `Dead` in it; else the group, if there are other errors
-    in it; else the `RetryLater` with the longest delay, or a `Discard`.
+    """The exception of a group that decides about the task.
+
+    It is a `Dead`, the group if there are other errors in it, the `RetryLater` with the longest delay, or a `Discard`.
     """
     for part in leaves(error):
         if isinstance(part, Dead):
@@ -159,7 +153,6 @@ def is_failure(error: BaseException) -> bool:
 
 
 def error_of(failure: BaseException) -> str:
-    """The error of a dead letter, as text."""
     if not isinstance(failure, (Dead, RetryLater)):
         return describe(failure)
     return failure.reason or describe(failure.__cause__ or failure)
@@ -195,5 +188,4 @@ def _shown(option: object, name_of: Callable[[type], str] = _full_name) -> str:
 
 
 def out_of_time(seconds: float) -> str:
-    """The message of a try that took longer than it may."""
     return f"not done within {seconds:g} s"

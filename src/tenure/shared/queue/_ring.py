@@ -1,7 +1,4 @@
-"""Runners that wait for themselves: to put into full queues that are emptied only by runners that wait likewise.
-
-A put learns in which runner it is called, and does nothing else before it has to wait in line. Only then is it watched.
-"""
+"""Runners that wait for themselves: to put into full queues that are emptied only by runners that wait likewise."""
 
 from __future__ import annotations
 
@@ -48,8 +45,6 @@ class _Wait:
 
 
 class Runner:
-    """A runner at work, and its puts that wait in line."""
-
     __slots__ = ("crew", "waits")
 
     def __init__(self, crew: Crew) -> None:
@@ -65,8 +60,6 @@ at_work: ContextVar[Runner | None] = ContextVar("tenure.at_work", default=None)
 
 
 class Crew:
-    """The runners of a worker; `settled` returns the number of tasks that they have let go of."""
-
     def __init__(self, store: StoreHandle, key: str, count: int, settled: Callable[[], int]) -> None:
         self.place = place_of(store, key)
         self.settled = settled
@@ -76,7 +69,6 @@ class Crew:
 
     @contextmanager
     def working(self) -> Generator[None]:
-        """A block in which the runners empty their queue."""
         _crews.add(self)
         try:
             yield
@@ -84,12 +76,12 @@ class Crew:
             _crews.discard(self)
 
     def wait_for(self, full: set[Place]) -> None:
-        """Each runner has waited to put into one of these queues for a while."""
+        """Note that each runner has waited to put into one of these queues for a while."""
         self._full = frozenset(full)
 
     @property
     def stuck(self) -> str | None:
-        """The reason why none of the runners comes to an end, in words; None if there is no such reason."""
+        """The reason why none of the runners comes to an end, in words, or None."""
         if not self._full or not all(runner.full() & self._full for runner in self.runners):
             self._full = frozenset()
             return None
@@ -101,8 +93,6 @@ _crews: set[Crew] = set()
 
 
 class Watch:
-    """Looks now and then at the puts of this process into a queue that runners wait with."""
-
     def __init__(self, store: StoreHandle, key: str) -> None:
         self._store = store
         self._place = place_of(store, key)
@@ -142,7 +132,6 @@ def place_of(store: StoreHandle, key: str) -> Place:
 
 
 def _stuck_crews() -> dict[Crew, set[Place]]:
-    """The crews that wait for themselves or for each other, and for which queues."""
     crews = {crew: [runner.full() for runner in crew.runners] for crew in list(_crews)}
     stuck = {crew for crew, waits in crews.items() if all(waits)}
     while True:

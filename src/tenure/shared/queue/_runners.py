@@ -1,8 +1,6 @@
-"""Runners: so many that take tasks of one queue, handle them and settle them.
+"""Runners: each takes tasks of one queue, handles them and settles them.
 
-A runner keeps one cancel scope over many tasks and makes a new one only when that has been cancelled, since a scope for
-each task would cost as much as all the rest. Its verdicts are not waited for one by one: they travel with the next
-exchange, which also brings the next tasks.
+A runner keeps one cancel scope over many tasks, since a scope for each task would cost as much as all the rest.
 """
 
 # pyright: reportPrivateUsage=false
@@ -37,16 +35,13 @@ Handle = Callable[[Any], Awaitable[Any]]
 
 
 class Runners:
-    """A runner for each of `handlers`, which may be the same; the options are as of `Worker`.
+    """A runner for each of `handlers`; the options are as of `Worker`. Four functions, which must not raise, are the
+    caller's:
 
-    `name` is the name of the user's function, for messages. Without `limits`, the handlers limit the time of tries
-    themselves.
-
-    Callers may pass four functions more, which must not raise. `pause(number)` is asked, until it returns None, for
-    what that runner has to await before it takes a task. `prepare(number)` is awaited once that runner has a task,
-    before the time of the try begins; what it raises fails the try. `judge(task, failure)` returns what counts as the
-    failure of a try; None gives the task back. `on_settled(task, settle, refused)` is called for each task let go of;
-    `refused` is why its verdict was not accepted, as in `LeaseLost`, or None.
+    - `pause(number)` is asked, until it returns None, for what that runner has to await before it takes a task;
+    - `prepare(number)` is awaited before the time of a try begins; its exception fails the try;
+    - `judge(task, failure)` returns what counts as the failure of a try; None gives the task back;
+    - `on_settled(task, settle, refused)`: `refused` is why the verdict was not accepted, or None.
     """
 
     def __init__(
@@ -69,7 +64,6 @@ class Runners:
         self.running: bool = False
         self.busy: int = 0
         self.counts: Counter[str] = Counter()
-        """The outcomes of the tasks, by the names of events."""
         self._queue = queue
         traces = queue._takers.store.reporter.tracing is not None
         self._handlers: Sequence[Handle] = (
@@ -93,15 +87,12 @@ class Runners:
 
     @property
     def stalled(self) -> str | None:
-        """The reason why these runners take nothing although the engine can be reached, as in `Takers` and `Crew`."""
+        """The reason why these runners take nothing although the engine can be reached, or None."""
         waits = self._queue._takers.stalled if self.running and not self.draining else None
         return waits or self._crew.stuck
 
     async def run(self) -> None:
-        """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`.
-
-        Cancellation: handlers are cancelled and their tasks given back, without counting an attempt.
-        """
+        """Work until cancelled or drained."""
         self.running = True
         self._problem = None
         self._fetch_ahead(True)
@@ -124,7 +115,6 @@ class Runners:
             raise self._problem
 
     def begin_draining(self) -> None:
-        """Take no more tasks. Synchronous."""
         self.draining = True
         self._fetch_ahead(False)
         self.recheck()
@@ -132,7 +122,7 @@ class Runners:
             scope.cancel("the worker is drained")
 
     async def drain(self) -> None:
-        """Take no more tasks; return when `run` has ended. Cancellation: they go on draining."""
+        """Take no more tasks; return when `run` has ended."""
         self.begin_draining()
         if self.running:
             await self._ended.wait(self._ended.join(None))
@@ -140,7 +130,6 @@ class Runners:
             await anyio.lowlevel.checkpoint()
 
     def recheck(self) -> None:
-        """Have runners that wait for a task ask first whether they have to pause."""
         self._queue._takers.dismiss(self)
 
     def _fetch_ahead(self, ahead: bool) -> None:
@@ -225,7 +214,6 @@ class Runners:
         return None
 
     def _timeout_of(self, task: Task) -> float | None:
-        """The seconds that a try of the task may take; None: any."""
         return task.timeout if task.timeout is not None and self._limits else self._timeout
 
     def _verdict(

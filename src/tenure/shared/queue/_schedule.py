@@ -1,5 +1,3 @@
-"""The schedule: a task at each tick, put once on record, by whichever process is first."""
-
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
@@ -34,14 +32,14 @@ CURSOR = "schedule/"
 """The prefix of a schedule's cursor in the queue, before its name."""
 
 _NEAR = 5.0
-"""Seconds: the engine's clock is read again so long before a tick."""
+"""Seconds before a tick at which the engine's clock is read again."""
 _PERIOD = 300.0
-"""Seconds: it is read so often at least, since it may be set, and this machine may be suspended."""
+"""Seconds between two readings at most: the clock may be set, and this machine suspended."""
 _SPREAD = 0.02
 """Seconds: processes wake one after the other, so that most see that the tick was put, and do not write too."""
 
 _PAUSED = 5.0
-"""Seconds: a schedule that is paused is looked at so often."""
+"""Seconds between two looks at a schedule that is paused."""
 
 LARGEST_PAYLOAD = 4096
 """Bytes: a larger payload is not stored with the schedule, since all cursors are read whenever a queue is counted."""
@@ -68,8 +66,6 @@ class ScheduleOptions(TickOptions, total=False):
 
 
 class ScheduledQueue(TargetQueue, Protocol[P]):
-    """The attributes of a `WorkQueue` that schedules need."""
-
     name: str
     codec: Codec[P]
 
@@ -81,9 +77,7 @@ class ScheduledQueue(TargetQueue, Protocol[P]):
 
 
 class ScheduleState(NamedTuple):
-    """The state of a schedule on the engine: the cursor, the last `tick` in it (None without one), whether it is
-    paused, and the engine's time.
-    """
+    """The state of a schedule on the engine; `tick` is the last tick, None without one."""
 
     cursor: StoredCursor | None
     tick: float | None
@@ -98,7 +92,6 @@ class Alarm:
         self._line: Line[None, None] = Line(owner="a run of a schedule or of figures")
 
     async def sleep(self, seconds: float) -> None:
-        """Raises `StoreClosed`."""
         with anyio.move_on_after(seconds):
             await self._line.wait(self._line.join(None))
 
@@ -109,7 +102,6 @@ class Alarm:
         pass
 
     def ring(self) -> None:
-        """End the sleep. Synchronous."""
         for waiter in self._line:
             self._line.grant(waiter, None)
 
@@ -132,9 +124,8 @@ class Schedule(Generic[P]):
     - `payload` and others are as of `put`. With a `key`, a tick puts nothing while the task of an earlier tick is
       unfinished, unless its `Key` says else.
 
-    The `meta` of a task has `scheduled_for`, `schedule` and `late`.
-
-    Raises `TypeError` and `ValueError` for a wrong argument, `PayloadTooLarge`, and the errors of the codec.
+    The `meta` of a task has `scheduled_for`, `schedule` and `late`. Raises `TypeError`, `ValueError`,
+    `PayloadTooLarge`, and the errors of the codec.
 
     Source: one row for each tick, unique, as in procrastinate and Oban.
     """
@@ -229,7 +220,6 @@ class Schedule(Generic[P]):
     def _on_record(
         cls, queue: ScheduledQueue[P], name: str, cursor: object, now: float, payloads: Codec[P]
     ) -> Schedule[P] | None:
-        """The schedule that a cursor describes; None for a cursor of anything else."""
         match cursor:
             case {"tick": float() | int(), "tz": str(), "every": float() | int()}:
                 pass
@@ -256,8 +246,7 @@ class Schedule(Generic[P]):
     async def run(self) -> None:
         """Put a task at each tick, until cancelled or drained; waits in line while the queue is full.
 
-        Raises `StoreClosed`, `EngineError`; `RuntimeError` if it runs already. A schedule that was drained does not run
-        again.
+        Raises `StoreClosed`, `EngineError`; `RuntimeError` if it runs already, or was drained.
         Cancellation: the task of a tick may or may not be put; if not, another process puts it, or the next run.
         """
         if self._scope is not None:
@@ -319,14 +308,10 @@ class Schedule(Generic[P]):
     # for the schedules
 
     def _check(self) -> bytes:
-        """Raise what would fail at each tick; the encoded payload."""
         return new_task(self.queue, cast("P", self.payload), **self._options_of(0.5, LONGEST)).payload
 
     async def _step(self, state: ScheduleState | None = None) -> float:
-        """Put a tick that is due; return the seconds after which to look again.
-
-        Without a state, it is read anew. Raises `CursorConflict`, `OutcomeUnknown` and what `run` raises.
-        """
+        """Put a tick that is due; return the seconds after which to look again. Without a state, it is read anew."""
         state = state or await self._look()
         if state.tick is None:
             await self._put(None, state.now, state)
@@ -352,7 +337,6 @@ class Schedule(Generic[P]):
         return 0.0
 
     def _document(self, tick: float, *, paused: bool) -> dict[str, Any]:
-        """The value of the cursor; defaults are left out."""
         said: dict[str, Any] = {"tick": tick, **self._ticks.described(), "tz": self.tz}
         if self.missed != "one":
             said["missed"] = self.missed
@@ -412,7 +396,6 @@ class Schedule(Generic[P]):
 
 
 NOTHING = StoredCursor()
-"""The value that removes a cursor."""
 
 
 def schedules_in(
@@ -421,10 +404,7 @@ def schedules_in(
     payloads: Codec[Any] | None = None,
     queue: ScheduledQueue[Any] | None = None,
 ) -> list[Schedule[Any]]:
-    """The schedules whose cursors the codec can read, by name; `payloads` is the queue's codec, `codec` by default.
-
-    Without a `queue`, they only say what they are.
-    """
+    """The schedules whose cursors the codec can read, by name. Without a `queue`, they only say what they are."""
     records = (
         Schedule._on_record(cast("Any", queue), name[len(CURSOR) :], cursor, counts.now, payloads or codec)
         for name, stored in counts.cursors

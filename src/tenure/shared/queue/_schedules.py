@@ -1,5 +1,3 @@
-"""Schedules that are kept in the store: set, listed, paused, resumed and removed from any process."""
-
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
@@ -49,8 +47,7 @@ class Schedules(Generic[P]):
         await queue.schedules.run()  # in one process or more
 
     `run` puts the tasks of their ticks, each tick once on record, and notices within 5 seconds what other processes
-    have set; `tenure work` runs the schedules of its queue. A `Schedule` in the code of a program is listed here too;
-    `set` refuses its name.
+    have set; so does `tenure work`. A `Schedule` in the code of a program is listed here too; `set` refuses its name.
     """
 
     def __init__(self, queue: ScheduledQueue[P]) -> None:
@@ -82,11 +79,11 @@ class Schedules(Generic[P]):
     async def set(self, name: str, *, payload: P | None = None, **options: Any) -> None:
         """Set a schedule, with the arguments of `Schedule`: a new one begins now, and another one of the name changes.
 
-        The ticks of a changed one count from the last tick on; it stays paused if it is. After its `end`, a schedule is
-        removed. Raises `ValueError` and `TypeError` for a wrong argument, a payload of more than 4 KiB, an option that
-        is no number, text or mapping of texts, and the name of a schedule that code keeps; `RuntimeError` if the queue
-        has 256 schedules; `StoreClosed`, `EngineError`.
-        Cancellation: it may or may not be set.
+        The ticks of a changed schedule count from the last tick on; a paused schedule stays paused. A schedule is
+        removed after its `end`. Raises `ValueError` and `TypeError` for a wrong argument, a payload of more than 4
+        KiB, an option that is no number, text or mapping of texts, and the name of a schedule that code keeps;
+        `RuntimeError` if the queue has 256 schedules; `StoreClosed`, `EngineError`. Cancellation: it may or may not be
+        set.
         """
         made: Schedule[P] = Schedule(self.queue, name, payload=payload, **options)
         for option, value in made.options.items():
@@ -122,7 +119,7 @@ class Schedules(Generic[P]):
     async def pause(self, name: str) -> bool:
         """Put nothing at the ticks of a schedule until `resume`. Returns False if there is no such schedule.
 
-        No tick is put after this has returned. Cancellation: it may or may not be applied.
+        No tick is put after the call has returned. Cancellation: it may or may not be applied.
         """
         return await self._set_paused(name, paused=True)
 
@@ -134,17 +131,18 @@ class Schedules(Generic[P]):
         return await self._set_paused(name, paused=False)
 
     async def remove(self, name: str) -> bool:
-        """Forget a schedule. Returns False if there is no such schedule.
+        """Forget a schedule, and put no tick of it after the call has returned. Returns False if there is no such
+        schedule.
 
-        No tick is put after this has returned. A schedule that code keeps begins anew where that code runs: pause it
-        instead. Cancellation: it may or may not be applied.
+        A schedule that code keeps begins anew where that code runs: pause it instead. Cancellation: it may or may not
+        be applied.
         """
         return await self._change(name, lambda before, _: None if before is None else NOTHING)
 
     async def run_now(self, name: str) -> int:
         """Put a task of a schedule at once, beside the tasks of its ticks, and return its id.
 
-        Raises `LookupError` if there is no such schedule, and what `put` raises. Cancellation: as with `put`.
+        Raises `LookupError` if there is no such schedule, and as `put` does. Cancellation: as with `put`.
         """
         return await (await self._found(name)).run_now()
 
@@ -158,9 +156,9 @@ class Schedules(Generic[P]):
     async def run(self) -> None:
         """Put a task at each tick of the schedules that are kept in the store, until cancelled or drained.
 
-        Raises `StoreClosed`, `EngineError`; `RuntimeError` if it runs already. A schedule that cannot be read here,
-        such as in a time zone that is not known, is named in a warning of the logger `tenure`, and left to others.
-        Cancellation: the task of a tick may or may not be put; if not, another process puts it, or the next run.
+        A schedule that cannot be read here, for instance in an unknown time zone, is named in a warning of the logger
+        `tenure`, and left to others. Raises `StoreClosed`, `EngineError`; `RuntimeError` if it runs already.
+        Cancellation: as with `Schedule.run`.
         """
         if self._scope is not None:
             raise RuntimeError(f"{self!r}: runs already")

@@ -1,5 +1,3 @@
-"""Selections of tasks: read in pages of an index, of which this process keeps the tasks that match."""
-
 from __future__ import annotations
 
 import re
@@ -48,7 +46,6 @@ class Selection:
 
 
 def check_where(where: object) -> Matches | None:
-    """The test that the selected tasks pass; None if all do. Raises `TypeError`."""
     if where is None:
         return None
     if not isinstance(where, Selection):
@@ -109,11 +106,7 @@ _TESTS: dict[str, Callable[[object], Matches]] = {
 async def read_indexes(
     store: StoreHandle, key: str, indexes: Sequence[str], matches: Matches | None, after: str, most: int
 ) -> e.Page[e.Record]:
-    """The first tasks of these indexes that match, at most so many.
-
-    Of several indexes, a place begins with the name of an index. Raises `EngineError`, `StoreClosed`, and `ValueError`
-    for a place that is of none of them.
-    """
+    """Up to `most` tasks of these indexes that match. Of several indexes, a place begins with the name of an index."""
     left = list(indexes)
     if len(left) > 1 and after:
         index, _, after = after.partition(":")
@@ -141,10 +134,8 @@ async def move_selected(
     most: object = None,
     dry_run: object = False,
 ) -> int:
-    """Move the tasks that are selected, in these states, at most so many; returns how many, or with `dry_run` would be.
-
-    A task that has left its state since it was read stays. Raises `TypeError`, `ValueError`, `EngineError`,
-    `StoreClosed`. Cancellation: some may have been moved.
+    """Move up to `most` selected tasks in these states, and return how many. A task that has left its state since
+    stays.
     """
     left = 2**63 if most is None else check_count("limit", most)
     only_count, matches, total = check_flag("dry_run", dry_run), check_where(where), 0

@@ -1,5 +1,3 @@
-"""The settings of a queue, as a program names them and as they hold: the record itself is the engine's."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -39,13 +37,11 @@ class _Named:
 class Keep(_Named):
     """The fields of a queue's settings about records, dead letters and keys. A field that is not given is not named.
 
-    | field | default | meaning |
-    |---|---|---|
-    | `results` | 3600.0 | seconds for which records of done, discarded and cancelled tasks are kept (None: for good) |
-    | `dead` | 180 days | seconds for which a dead letter is kept (None: for good) |
-    | `payloads` | False | the record of a task that is not dead has the payload too |
-    | `tracebacks` | True | the record of a failed try has its traceback, without the values of variables |
-    | `keys` | None | seconds from its put for which a task has its key at least, ended or not |
+    - `results`: seconds for which records of done, discarded and cancelled tasks are kept (None: for good); 3600.
+    - `dead`: seconds for which a dead letter is kept (None: for good); 180 days.
+    - `payloads`: the record of a task that is not dead has the payload too; False.
+    - `tracebacks`: the record of a failed try has its traceback, without the values of variables; True.
+    - `keys`: seconds from its put for which a task has its key at least, ended or not; None.
     """
 
     results: Seconds | None = UNCHANGED
@@ -59,13 +55,11 @@ class Keep(_Named):
 class Groups(_Named):
     """The fields of a queue's settings about groups: their limits and turns. A field that is not given is not named.
 
-    | field | default | meaning |
-    |---|---|---|
-    | `limit` | None | the most tasks of a group that are leased at a time |
-    | `weights` | None | the weights of groups in the turns, from 0.001 to 1,000, by name; else 1 |
-    | `max_size` | None | the most unfinished tasks of a group |
-    | `on_retry` | "hold" | with a `limit` of 1, a task that is tried again holds its group; "pass": it does not |
-    | `rate` | None | how many tasks of each group start, a `Limit` |
+    - `limit`: the most tasks of a group that are leased at a time; None.
+    - `weights`: the weights of groups in the turns, from 0.001 to 1,000, by name; else 1.
+    - `max_size`: the most unfinished tasks of a group; None.
+    - `on_retry`: with a `limit` of 1, "hold" lets a task that is tried again hold its group, "pass" does not; "hold".
+    - `rate`: how many tasks of each group start, a `Limit`; None.
     """
 
     limit: int | None = UNCHANGED
@@ -90,9 +84,8 @@ class QueueOptions(TypedDict, total=False):
 class QueueSettings:
     """The settings of a queue that hold, in all processes.
 
-    `set_at` and `set_by` say of each field that was changed when that was and which process did it, such as
-    "web-1:4711:5f0c9a1b"; fields of `keep` and `groups` are named "keep.results", "groups.limit". All others have the
-    defaults.
+    `set_at` and `set_by` say of each changed field when it was set and by which process, such as "web-1:4711:5f0c9a1b";
+    fields of `keep` and `groups` are named "keep.results", "groups.limit". All others have the defaults.
     """
 
     max_size: int
@@ -121,19 +114,16 @@ NAMES: dict[str, str] = {
     "groups.on_retry": "hold",
     "groups.rate": "group_rate",
 }
-"""The names of fields for a program, and for the engine."""
 _PARTS = {"keep": Keep, "groups": Groups}
 _SHOWN = {engine: shown for shown, engine in NAMES.items()}
 
 
 def named_in(part: object) -> dict[str, Any]:
-    """The fields of a part that are named."""
     values = {name: getattr(part, name) for name in getattr(part, "__dataclass_fields__", ())}
     return {name: value for name, value in values.items() if value is not UNCHANGED}
 
 
 def changes_of(options: Mapping[str, Any]) -> dict[str, str]:
-    """The fields that options name, as the engine has them. Raises `TypeError`, `ValueError`."""
     changes: dict[str, str] = {}
     for name, value in options.items():
         if name not in QueueOptions.__annotations__:
@@ -248,7 +238,6 @@ def shown(answer: e.Configured) -> QueueSettings:
 
 
 def shown_record(answer: e.Configured) -> dict[str, dict[str, Any]]:
-    """The fields of the record that somebody has set, as JSON: of each the value, when it was set, and by whom."""
     settings = shown(answer)
     return {
         name: {
@@ -289,7 +278,6 @@ class QueueRecord:
 
     def __init__(self, store: StoreHandle, key: str) -> None:
         self.current: e.Settings = e.DEFAULTS
-        """The settings that hold, as far as this process knows."""
         self.on_change: Callable[[], object] = lambda: None
         self.sent_in: Session | None = None
         """The session whose operations come behind the settings; `send` has been called in it."""
@@ -299,16 +287,12 @@ class QueueRecord:
         self._key = key
         self._named: dict[str, str] = {}
         self.pending: dict[str, str] = {}
-        """The fields that were named since the last operation."""
         self._told: set[str] = set()
         self.revision: int = 0
-        """The revision of the record that is known here."""
         self.is_known: bool = False
-        """True once the engine has returned the record."""
         self._asks = False
 
     def name(self, changes: Mapping[str, str]) -> None:
-        """A description names fields; the next operation sends them. The newest description counts."""
         news = {name: text for name, text in changes.items() if self._named.get(name) != text}
         if news:
             self._named |= news
@@ -316,11 +300,7 @@ class QueueRecord:
             self._have(self.current, news)
 
     def send(self, session: Session) -> None:
-        """Send the named fields, once in each session: operations that are submitted next take effect afterwards.
-
-        They are sent again before the engine may forget the record. What the engine refuses is logged, and sent again
-        with the next operation.
-        """
+        """Send the named fields, once in each session, before the engine may forget the record, and after a refusal."""
         if self.sent_in is not session or session.deadline > self.send_again_at:
             self.sent_in = session
             self.send_again_at = session.deadline + e.RECORD_TTL / 2
@@ -329,18 +309,15 @@ class QueueRecord:
         self.announce()
 
     def announce(self) -> None:
-        """Send the fields that were named since the last operation."""
         if self.pending:
             pending, self.pending = self.pending, {}
             self._send(pending, missing=False)
 
     async def read(self, *, patient: bool = False) -> e.Settings:
-        """Ask the engine for the settings that hold. Raises what `StoreHandle.call` raises."""
         await self.configure({}, patient=patient)
         return self.current
 
     async def configure(self, changes: Mapping[str, str], *, patient: bool = False) -> e.Configured:
-        """Name fields now, or none, and return the record. Raises what `StoreHandle.call` raises."""
         self.announce()
         before, self._named = self._named, {**self._named, **changes}
         try:
@@ -353,7 +330,6 @@ class QueueRecord:
         return answer
 
     def seen(self, revision: int) -> None:
-        """An answer says which revision holds."""
         if revision != self.revision and not self._asks:
             self._send({}, missing=True)
 

@@ -1,4 +1,4 @@
-"""Steps: parts of a handler that run once on record, so that a later delivery gets what an earlier one has stored."""
+"""Steps: parts of a handler that run once on record."""
 
 from __future__ import annotations
 
@@ -29,13 +29,10 @@ async def step(
     encode: Callable[[str, Any], bytes],
     unkept: Callable[[Exception, str], Exception],
 ) -> R | e.Reply:
-    """Return the stored value, or what the function returns once that is stored; the `Reply` of a refusal.
+    """Return the stored value, or the function's result once that is stored; the `Reply` of a refusal.
 
     If the value cannot be kept, the reason is stored instead, and raised in later deliveries, through `unkept`, as is
     an `OutcomeUnknown` of `find`.
-
-    Raises `RuntimeError` for a name that was used before, and for too many entries.
-    Cancellation: the value may or may not be stored.
     """
     family.use(STEP + check_name("name", name), f"the step {name!r}")
     try:

@@ -1,9 +1,8 @@
 """Suspects: tasks whose processes have died twice without a verdict on them. They run apart from all others.
 
-When a process dies, each task that it had may have killed it. The first such death costs nothing: the tasks start again
-side by side. After the second they are suspects: a process runs at most half as many as it was given tasks, and nothing
-beside them; after a death of that half, a half of it, and so on, until each runs alone. From then on `max_deliveries`
-counts only deaths in which the task ran alone; a kill from outside counts as such a death. A verdict clears a suspect.
+When a process dies, each task that it had may have killed it. After the second death, a process runs at most half as
+many suspects as it was given tasks, and nothing beside them; after a death of that half, a half of it, until each runs
+alone. From then on `max_deliveries` counts only deaths in which the task ran alone. A verdict clears a suspect.
 
 The room of a process, for its takers of all queues, in all threads:
 
@@ -36,8 +35,8 @@ from tenure.waiting import now
 from ._failures import noted, read
 
 PATIENCE = 60.0
-"""Seconds for which suspects wait for the other tasks of their process: such a task may wait for a task that nobody
-takes meanwhile."""
+"""Seconds for which suspects wait for their process's other tasks, which may wait for a task that nobody takes
+meanwhile."""
 
 LEEWAY = 15
 """Deliveries beyond `max_deliveries` that end a task which never ran alone, as in takers that do not know suspects."""
@@ -62,7 +61,6 @@ class SuspectsRoom:
         self.forget()
 
     def forget(self) -> None:
-        """After a fork nothing of it is left."""
         self.lock = RLock()
         self.members: WeakSet[Beside] = WeakSet()
         self.session = self.owner = None
@@ -88,7 +86,6 @@ class Suspects:
     def __init__(self, takers: Beside) -> None:
         self.limit(5)
         self.kept: deque[tuple[Session, e.Taken]] = deque()
-        """The suspects that have not begun."""
         self._begun: set[int] = set()
         self._since = 0.0
         self._patience = PATIENCE
@@ -98,7 +95,6 @@ class Suspects:
             room.members.add(takers)
 
     def limit(self, max_deliveries: int) -> None:
-        """Set the number of deaths that end a task: the `first` ones, and deaths in which the task ran alone."""
         self.first: int = 1 if max_deliveries <= 2 else 2
         """A task is a suspect after so many deliveries without a verdict."""
         self._charges = max(1, max_deliveries - self.first)
@@ -106,12 +102,10 @@ class Suspects:
 
     @property
     def here(self) -> bool:
-        """True while they have the room."""
         return room.is_closed() and room.owner is self
 
     @property
     def impatient(self) -> bool:
-        """True if they have waited too long for the others."""
         return now() - self._since > self._patience
 
     def put_off(self) -> bool:
@@ -142,12 +136,10 @@ class Suspects:
         return back
 
     def have_ended(self, held: Collection[int]) -> bool:
-        """True if no suspect is left here, where takers have the tokens `held`."""
         self._begun.intersection_update(held)
         return not (self.kept or self._begun)
 
     def are_alone(self) -> bool:
-        """True if nothing else is in hand in this process, or the suspects were put off often enough."""
         if self._patience > 4 * PATIENCE:
             self._unmarked = False
             return True
@@ -180,16 +172,13 @@ class Suspects:
         return session, taken
 
     def leave(self) -> None:
-        """They have ended, or go back: the room is free."""
         with room.lock:
             if room.owner is self:
                 room.session = room.owner = None
 
     @staticmethod
     def _silent(taken: e.Taken) -> int:
-        """The number of earlier deliveries without a verdict."""
         return taken.deliveries - taken.attempts - 1
 
     def _alone(self, taken: e.Taken) -> tuple[int, ...]:
-        """The deliveries that the task began alone since its last verdict, as `Failures.alone` has them."""
         return tuple(n for n in read(taken.failure).alone if self.first <= n < self._silent(taken))

@@ -1,7 +1,6 @@
 """Takers: settling tasks and taking more, in one exchange for the whole process.
 
-Group commit without a timer: an exchange leaves when there is something to settle or to ask for and none is
-on its way; what gathers meanwhile leaves with the next.
+Group commit without a timer: what gathers while an exchange is on its way leaves with the next.
 """
 
 # pyright: reportPrivateUsage=false
@@ -28,10 +27,8 @@ from ._suspects import PATIENCE, Suspects, room
 _MARKS = (e.Verdict.NOTE, e.Verdict.ALONE)
 
 _LATER = 30.0
-"""Seconds between two checks whether a taker can still come back."""
 
 _GLANCE = 0.1
-"""Seconds between two looks at the rest of the process while suspects are in it."""
 
 OnSettled = Callable[[str | None], object]
 """Called with None if the verdict was accepted, else with the reason, as in `LeaseLost`."""
@@ -42,17 +39,11 @@ class Dismissed(Exception):
 
 
 class Holder(Protocol):
-    """The holder of a task."""
-
     def _stop(self) -> None: ...
 
 
 class Takers(Held):
-    """All of this process's takers of one queue.
-
-    `listener` receives the hints for them: it lasts as long as they do, so as long as the engine counts on them. `user`
-    returns the object whose methods may take next, or None once that is gone.
-    """
+    """All of this process's takers of one queue. `user` returns the object whose methods may take next, or None."""
 
     def __init__(self, store: StoreHandle, key: str, listener: object, record: QueueRecord) -> None:
         self.user: Callable[[], object | None] = lambda: None
@@ -89,10 +80,9 @@ class Takers(Held):
 
     @property
     def stalled(self) -> str | None:
-        """The reason why takers wait in vain although the engine can be reached; None if there is no such reason.
+        """The reason why takers wait in vain although the engine can be reached, or None.
 
-        A state is compared with the state that was seen before. So a caller asks again and again, as health checks do,
-        and an exchange costs nothing more.
+        A state is compared with the state that was seen before, as health checks ask again and again.
         """
         seen = (self._batcher.call, self._alarm.due)
         if seen != self._seen:
@@ -112,7 +102,7 @@ class Takers(Held):
         return len(self._holders) - len(self.suspects.kept) + len(self._settling) + len(self._sent)
 
     async def take(self, group: object = None) -> tuple[Session, e.Taken]:
-        """Take the next task. Raises `StoreClosed`, `EngineError`; `Dismissed` when the group is dismissed meanwhile.
+        """Take the next task. Raises `Dismissed` when the group is dismissed meanwhile.
 
         Cancellation: what was taken is given back.
         """
@@ -127,7 +117,6 @@ class Takers(Held):
             self._give_back(session, taken)
 
     async def take_at_once(self) -> tuple[Session, e.Taken] | None:
-        """Take the next task if there is one now. Raises and cancellation as for `take`."""
         self._check_open()
         self._batcher.schedule()
         probe = self._join(None)
@@ -144,10 +133,7 @@ class Takers(Held):
         return None
 
     async def take_many(self, group: object, most: int, linger: float) -> list[tuple[Session, e.Taken]]:
-        """Take the next task, and those that come within `linger` seconds after it, up to `most` in all.
-
-        It ends sooner when the group is dismissed. Raises and cancellation as for `take`.
-        """
+        """Take the next task, and up to `most` in all within `linger` seconds after it; otherwise as `take`."""
         line = self._line
         while True:
             self._check_open()
@@ -175,7 +161,6 @@ class Takers(Held):
                 return deliveries
 
     def _leave_for_now(self, waiters: list[Waiter[object, tuple[Session, e.Taken]]]) -> None:
-        """A batch has begun: it is not a taker until it has ended."""
         for waiter in waiters:
             if not waiter.granted:
                 self._line.leave(waiter)
@@ -184,7 +169,6 @@ class Takers(Held):
             self._batcher.schedule()
 
     def hold(self, token: int, holder: Holder) -> None:
-        """The task has reached its taker."""
         self._holders[token] = holder
         if token in self._stopped:
             holder._stop()
@@ -203,7 +187,7 @@ class Takers(Held):
             self._batcher.schedule()
 
     def prefetch(self, count: int | None, sign: int) -> None:
-        """Allow for `count` prefetched tasks more, or fewer; None: by the pace. Synchronous; the surplus goes back."""
+        """Allow for `count` prefetched tasks more, or fewer; None: by the pace."""
         if not self._closed:
             self._by_pace += sign * (count is None)
             self._fixed += sign * (count or 0)
@@ -217,7 +201,6 @@ class Takers(Held):
                 self._line.fail(waiter, Dismissed())
 
     async def until_idle(self) -> None:
-        """Wait until no exchange is on its way and every verdict is acknowledged."""
         while self._batcher.busy or self._settling:
             await self._idling.wait(self._idling.join(None))
 
@@ -319,20 +302,19 @@ class Takers(Held):
         """Do nothing: a caller that waits for a verdict has its own deadline."""
 
     def send_again(self) -> None:
-        """Try once more what the engine has refused."""
         self._batcher.schedule()
 
     # hints
 
     def on_ready(self) -> None:
-        """There may be tasks, and the engine counts on all takers that are registered to take them."""
+        """Note that the engine counts on all registered takers to take the tasks that there may be."""
         busy = self._batcher.busy
         self._demand.hinted(busy=busy)
         if not busy and (self._demand.promised or len(self._line)):
             self._batcher.schedule()
 
     def reask(self) -> None:
-        """Hints may have been lost; and the engine need not send any for a queue that it has forgotten."""
+        """Ask again: hints may have been lost, and the engine sends none for a queue that it has forgotten."""
         demand = self._demand
         demand.registered = 0
         if len(self._line) or self._holders or (demand.advertised and self.user() is None):
@@ -342,7 +324,6 @@ class Takers(Held):
             self._alarm.set(_LATER)
 
     def stop(self, token: int) -> None:
-        """The cancellation of a task that was given to this process was requested."""
         holder = self._holders.get(token)
         for untaken in (self._prefetched, self.suspects.kept):
             for pair in [pair for pair in untaken if pair[1].token == token]:
@@ -355,18 +336,16 @@ class Takers(Held):
             holder._stop()
 
     def on_found(self, session: Session, settle: e.Settle) -> None:
-        """The engine says that this process has a task; a task that no taker here has is given back."""
+        """Give back a task that the engine says this process has, if no taker here has it."""
         self._unknown.append((session, settle))
         self._batcher.schedule()
 
     def on_found_idle(self) -> None:
-        """The engine counts on takers of this process; if there are none, an exchange says so."""
         if not (self._demand.advertised or self._batcher.busy):
             self._demand.reask = True
             self._batcher.schedule()
 
     def close(self) -> None:
-        """The store closes; verdicts still go out."""
         self._closed = True
         self._demand.prefetch = self._fixed = self._by_pace = 0
         self._give_back_prefetched()
@@ -374,7 +353,6 @@ class Takers(Held):
         self._line.fail_all(lambda: StoreClosed("the store was closed"))
 
     def _lose(self, reason: str) -> None:
-        """The session under which takers are registered is lost, or the store closes."""
         del reason
         self._demand.session_lost()
         self._register(None)
@@ -483,7 +461,6 @@ class Takers(Held):
             self._late.set(4 * self._pace.trip)
 
     def _give_back_late(self) -> None:
-        """Give back the tasks that were fetched ahead and have not begun in time: the last tasks took longer."""
         self._demand.prefetch = self._fixed
         self._give_back_prefetched(but=self._fixed)
 
@@ -522,7 +499,6 @@ class Takers(Held):
 
 
 def _in_loop_time(taken: e.Taken) -> e.Taken:
-    """From here on the deadline is a time of the loop's clock."""
     return taken if taken.deadline is None else replace(taken, deadline=now() + taken.deadline)
 
 

@@ -75,15 +75,12 @@ _EVENTS = {
 
 
 def event_of(task: Task[Any], settle: e.Settle, refused: str | None) -> str:
-    """The event for the end of a try; `refused` is why the engine has not accepted the verdict."""
     if refused:
         return "task.lost"
     return "task.expired" if task._expires_by(settle) else _EVENTS[settle.verdict]
 
 
 class Source(FamilySource, Protocol):
-    """The attributes of a queue that its tasks need."""
-
     name: str
     codec: Codec
     _takers: Takers
@@ -94,11 +91,16 @@ class Source(FamilySource, Protocol):
 class Task(Guarded, Held, Generic[P_co]):
     """A task in the hands of a handler; generic in its payload.
 
-    `id`, `priority`, `token` (the fence); `group` is the group that it was put into, or None; `attempt` is the number
-    of this try (failures since the last stored step + 1), `deliveries` how often the task has been handed out, this
-    time included; `waited` for how many seconds it had been ready; `deadline` the time on the loop's clock at which its
-    deadline passes, or None; `timeout` the seconds for a try with which it was put, or None; `lost` why
-    the lease was lost, or None; `cancelled` whether its cancellation was requested.
+    - `id`, `priority`, `token` (the fence).
+    - `group`: the group that it was put into, or None.
+    - `attempt`: the number of this try (failures since the last stored step + 1).
+    - `deliveries`: how often the task has been handed out, this time included.
+    - `waited`: for how many seconds it had been ready.
+    - `deadline`: the time on the loop's clock at which its deadline passes, or None.
+    - `timeout`: the seconds for a try with which it was put, or None.
+    - `lost`: why the lease was lost, or None.
+    - `cancelled`: whether its cancellation was requested.
+
     Thread safety: `payload`, `set_result`, `fail`, `check`, `complete_in` and the guards may be used in a handler's
     thread, the rest on the event loop.
     """
@@ -178,8 +180,8 @@ class Task(Guarded, Held, Generic[P_co]):
 
     @property
     def payload(self) -> P_co:
-        """The payload that was put; its `thing`, of a release without one. Raises `ValueError` for data that the
-        queue's codec refuses.
+        """The payload that was put; by default the `thing` of a release. Raises `ValueError` for data that the codec
+        refuses.
         """
         if not self._payload and self.thing is not None:
             return cast("P_co", self.thing)
@@ -187,7 +189,7 @@ class Task(Guarded, Held, Generic[P_co]):
 
     @property
     def thing(self) -> str | None:
-        """Of a release, the name of what it undoes: the `thing` that its owner was given; None of any other task."""
+        """The name of what a release undoes: the `thing` that its owner was given. None of any other task."""
         queue = options_in(self._meta).thing
         return None if queue is None else thing_of(queue, self.id)
 
@@ -198,9 +200,7 @@ class Task(Guarded, Held, Generic[P_co]):
 
     @property
     def last_progress(self) -> Any:
-        """The last report of an earlier delivery; None without one. Raises `ValueError` for data that the codec
-        refuses.
-        """
+        """The last report of an earlier delivery, or None. Raises `ValueError` for data that the codec refuses."""
         report = report_in(self._progress)
         return decoded(self._queue.store.codec, f"{self._name}: the progress", report) if report else None
 
@@ -212,7 +212,7 @@ class Task(Guarded, Held, Generic[P_co]):
     def set_result(self, value: Any) -> None:
         """Set the value that `queue.result(task_id)` returns once the task is done; the last call counts.
 
-        Raises `PayloadTooLarge`, and what the codec raises for a value that it cannot express. A task that fails with
+        Raises `PayloadTooLarge`, and the codec's errors for a value that it cannot express. A task that fails with
         this exception is not tried again: its work is done.
         """
         self._result = self._kept("result", value)
@@ -229,7 +229,6 @@ class Task(Guarded, Held, Generic[P_co]):
             raise
 
     def _note_unkept(self, problem: Exception, reason: str) -> Exception:
-        """Return the exception, with which the task is not tried again."""
         self._unkept = problem, reason
         problem.add_note(reason)
         return problem
@@ -237,9 +236,9 @@ class Task(Guarded, Held, Generic[P_co]):
     def fail(self, error: BaseException) -> None:
         """Fail the try of this one task of a batch, as if its handler had raised `error`; the last call counts.
 
-        `RetryLater`, `Discard` and `Dead` have their meaning. Nothing happens before the handler has ended. A task that
-        is lost or cancelled stays so. Raises `LeaseLost` after that, `RuntimeError` for a task that is not in a batch,
-        `TypeError` for an object that is no exception.
+        `RetryLater`, `Discard` and `Dead` have their meaning. Nothing happens before the handler has ended. A task
+        that is lost or cancelled stays so. Raises `LeaseLost` after the handler's end, `RuntimeError` for a task that
+        is not in a batch, `TypeError` for an object that is no exception.
         """
         if not isinstance(error, BaseException):  # pyright: ignore[reportUnnecessaryIsInstance] users choose it
             raise TypeError(f"error must be an exception, not {error!r}")
@@ -254,10 +253,10 @@ class Task(Guarded, Held, Generic[P_co]):
     async def progress(self, value: Any) -> None:
         """Report how far the task is: for anybody who looks, and for a next delivery.
 
+        If the cancellation of the task was requested, `cancelled` is true, and asynchronous code in the block is
+        cancelled.
         Raises `LeaseLost` if the task is no longer this holder's, `PayloadTooLarge`, `EngineError`, `StoreClosed`, and
-        what the codec raises. If the cancellation of the task was requested, `cancelled` is true, and asynchronous
-        code in the block is cancelled.
-        Cancellation: the report may or may not be stored.
+        the errors of the codec. Cancellation: the report may or may not be stored.
         """
         queue, data = self._queue, self._kept("progress", value)
         self._reports += 1
@@ -281,20 +280,20 @@ class Task(Guarded, Held, Generic[P_co]):
     async def step(
         self, name: str, function: Callable[[], Any], *, find: Callable[[], Any] | None = None
     ) -> Any:
-        """Call a function once on record: a later delivery of the task gets what an earlier one has stored.
+        """Call a function once on record: a later delivery of the task gets the stored value.
 
         A handler that is delivered again runs again from its start, so put into a step what is costly, or must not
-        happen twice. The value is as `store.codec` decodes it, at once too: a tuple is a list. An exception is not
-        stored. If the process dies before the value is stored, the function may be called again. With a stored value,
-        earlier failures do not count. If the value cannot be kept, the task is dead at once, and a later delivery
-        raises `RuntimeError` here.
+        happen twice. The value is always as `store.codec` decodes it: a tuple is a list. An exception is not stored.
+        If the process dies before the value is stored, the function may be called again. With a stored value, earlier
+        failures do not count. If the value cannot be kept, the task is dead at once, and a later delivery raises
+        `RuntimeError` here.
 
         With `find`, the step is marked as begun before the first call. A later try asks `find()` first: a value is
         kept; None: call; `OutcomeUnknown`: the task is dead.
 
         Raises `LeaseLost`, `TaskCancelled` if the cancellation of the task was requested, `RuntimeError` for a name
-        that an earlier step of this delivery has, and for more than 10,000 steps; `PayloadTooLarge`, `EngineError`,
-        `StoreClosed`, what the codec raises, and what the function raises.
+        that was used before in this delivery, and for more than 10,000 steps; `PayloadTooLarge`, `EngineError`,
+        `StoreClosed`, and the errors of the codec and of the function.
         Cancellation: the value may or may not be stored.
         """
         self.check()
@@ -345,12 +344,10 @@ class Task(Guarded, Held, Generic[P_co]):
         - `max_children`: at most 10,000, ended children included.
 
         At the end of the block, the task is suspended until its children have ended, and holds nothing. Then **its
-        handler runs again from its start**: `put` finds the children by their names. Put costly calls into a
-        `step`.
+        handler runs again from its start**: `put` finds the children by their names. Put costly calls into a `step`.
 
         Raises `RuntimeError` outside of an asynchronous handler's own task, in a batch and in a block of `take`,
-        and for a name that was used before in this delivery; `LeaseLost`; `ValueError` and `TypeError` for a wrong
-        argument.
+        and for a name that was used before in this delivery; `LeaseLost`; `ValueError` and `TypeError`.
 
         Cancellation: leaving the block, the task is given back, and a later delivery goes on with the children.
         Source: the nursery of trio, kept on record.
@@ -362,10 +359,9 @@ class Task(Guarded, Held, Generic[P_co]):
     async def wait_for(self, name: str, timeout: Seconds | None = None) -> Any:
         """Wait until somebody has sent the task a signal with `WorkQueue.signal`, and return the signal's value.
 
-        The task is suspended meanwhile: its handler is cancelled, and no worker, lease, group or permit is held. Then
-        the task is delivered again, and **its handler runs again from its start**. A signal that came before is found
-        at once, and a signal may be waited for more than once. `timeout` is in seconds from the suspension on; a signal
-        that comes later is refused.
+        The task is suspended meanwhile: its handler is cancelled, and it holds nothing. Then the task is delivered
+        again, and **its handler runs again from its start**. A signal that came before is found at once, and may be
+        waited for more than once. `timeout` is in seconds from the suspension on; a later signal is refused.
 
         Raises `TimeoutError`, also in each later delivery; `RuntimeError` where `children` does; `LeaseLost`,
         `EngineError`, `StoreClosed`, and `ValueError` for a value that the codec refuses.
@@ -413,8 +409,7 @@ class Task(Guarded, Held, Generic[P_co]):
         - `together`: it runs beside the releases that were named next to it.
         - `options`: as for `children.put`, without `delay` and `at`; `deadline` counts from the beginning.
 
-        Raises `ValueError` for another target or payload than before, `RuntimeError` for a name that was used before in
-        this delivery, and what `children.put` raises.
+        Raises as `children.put` does, and `ValueError` for another target or payload than before.
         Cancellation: the release may or may not be named.
         """
         self.check()
@@ -451,10 +446,9 @@ class Task(Guarded, Held, Generic[P_co]):
             raise ReleaseFailed(entry.queue, entry.id, name, entry.value.decode(errors="replace"))
 
     async def keep(self, name: str) -> bool:
-        """Never begin a release: what it would undo is somebody else's now. False if it has begun.
+        """Never begin a release: what it would undo is somebody else's now. Returns False if it has begun.
 
-        To hand over what the task returns, name the release with `unless_done` instead: then no cancellation comes
-        between.
+        To hand over the result of the task, use `unless_done` instead: then no cancellation comes between.
 
         Raises `ValueError` for a name that no release has, `LeaseLost`, `EngineError`, `StoreClosed`.
         Cancellation: the release may or may not be kept.
@@ -467,7 +461,7 @@ class Task(Guarded, Held, Generic[P_co]):
     def check(self) -> None:
         """Raise `LeaseLost` if the task is lost, its time has passed, or the block was left ("released").
 
-        It sends nothing. Call it right before a side effect.
+        Call it right before a side effect. It sends nothing.
         """
         if self._scope is None:
             raise LeaseLost(self._name, self.lost or "released")
@@ -475,11 +469,10 @@ class Task(Guarded, Held, Generic[P_co]):
             raise LeaseLost(self._name, self.lost or "expired")
 
     def _is_over(self) -> bool:
-        """True if the time of the lease has passed. From any thread, without effect."""
+        """True if the time of the lease has passed; from any thread."""
         return self.lost is not None or self._session.is_over()
 
     def _target(self, argument: str, given: Target[Any] | None) -> Target[Any]:
-        """The queue or the job where a child or a release is put."""
         target = cast("Target[Any]", self._queue) if given is None else given
         if not isinstance(target, Target):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked
             raise TypeError(f"{argument} must be a WorkQueue or a Job, not {type(target).__name__}")
@@ -512,20 +505,19 @@ class Task(Guarded, Held, Generic[P_co]):
     async def complete_in(self, connection: object) -> None:
         """Complete the task in a transaction of yours, on a connection to the store's own database.
 
-        Committed, the task is done, with the result set so far; rolled back, it is still yours. So what you write in
-        that transaction takes effect exactly once. Commit before the block ends: a block that ends without an
-        exception and without the commit fails the try, and raises `LeaseLost` ("uncommitted"). Rules and connections
-        are as for `WorkQueue.put_in`.
+        So the writes of that transaction take effect exactly once. After the commit the task is done, with the result
+        set so far; after a rollback, it is still yours. A block that ends without an exception and without the commit
+        fails the try, and raises `LeaseLost` ("uncommitted"). Rules and connections are as for `WorkQueue.put_in`.
 
         Raises `LeaseLost` if the task is no longer this holder's, `RuntimeError` outside of a transaction and for a
         task with unfinished children, `ValueError` and `TypeError` for a connection to elsewhere, `EngineError` on an
-        engine that cannot do it, `StoreClosed`, and what the driver raises.
+        engine that cannot do it, `StoreClosed`, and the errors of the driver.
         Cancellation: roll back; it may have been applied in the transaction.
         """
         await run_enlisted(connection, self._joining(), self._completed)
 
     def complete_in_sync(self, connection: object) -> None:
-        """Like `complete_in`, at once, with a connection that blocks; in any thread."""
+        """Like `complete_in`, with a connection that blocks; in any thread."""
         run_enlisted_sync(connection, self._joining(), self._completed)
 
     def _joining(self) -> e.Enlistment[e.Reply]:
@@ -555,7 +547,6 @@ class Task(Guarded, Held, Generic[P_co]):
     # for its family
 
     def _check_answer(self, answer: object) -> None:
-        """Raise if the engine has refused an entry: `LeaseLost`, `TaskCancelled`."""
         if answer is e.Reply.REFUSED:
             raise LeaseLost(self._name, self.lost or "refused")
         if answer is e.Reply.REQUESTED:
@@ -563,10 +554,7 @@ class Task(Guarded, Held, Generic[P_co]):
             raise TaskCancelled(self._queue.key, self.id)
 
     async def _suspend(self, verdict: e.Verdict, until: str, delay: float = 0.0) -> NoReturn:
-        """Interrupt the handler, so that the task waits and is delivered again.
-
-        Raises `RuntimeError` if a shield keeps the handler from being interrupted.
-        """
+        """Interrupt the handler, so that the task waits and is delivered again."""
         family, scope = self._opened_family(), self._scope
         assert isinstance(scope, HandlerScope)
         family.wait = e.Settle(self.id, self.token, verdict, until.encode(), delay)
@@ -577,7 +565,6 @@ class Task(Guarded, Held, Generic[P_co]):
 
     @property
     def _suspended(self) -> bool:
-        """True if its handler was interrupted so that the task waits."""
         return not isinstance(self._family, int) and self._family.wait is not None
 
     # for the session and the takers
@@ -588,14 +575,12 @@ class Task(Guarded, Held, Generic[P_co]):
         return None if self._joined else (f"{self.id} {self.token}", self.token)
 
     def _lose(self, reason: str) -> None:
-        """Cancel the body because the task or its session is lost, or the store closes."""
         if self.lost is None:
             self.lost = reason
             if self._scope is not None:
                 self._scope.cancel(f"task {self.id} lost: {reason}")
 
     def _stop(self) -> None:
-        """Cancel the body, since the cancellation of the task was requested."""
         if not self.cancelled and self.lost is None and self._scope is not None:
             self.cancelled = True
             self._scope.cancel(f"task {self.id} cancelled")
@@ -610,10 +595,8 @@ class Task(Guarded, Held, Generic[P_co]):
     # for completing many at once
 
     def _completion(self, key: str) -> tuple[Session, e.Settle] | None:
-        """The operation that completes the task, and its session; None if the task is not held, or will end in
-        another way.
-
-        Raises `ValueError` if its queue has another key.
+        """The operation that completes the task, and its session; None if the task is not held, or will end
+        otherwise.
         """
         if self._queue.key != key:
             raise ValueError(f"tasks must be of {key}, not {self!r}")
@@ -625,7 +608,6 @@ class Task(Guarded, Held, Generic[P_co]):
         return session, self._done()
 
     def _on_completed(self) -> None:
-        """A transaction of the user's completes the task."""
         self._joined = True
 
     # for the block and the worker
@@ -635,16 +617,13 @@ class Task(Guarded, Held, Generic[P_co]):
         return self.deadline is not None and now() >= self.deadline
 
     def _limit_to_deadline(self) -> None:
-        """Let nothing but its deadline limit the time of the try."""
         assert isinstance(self._scope, HandlerScope)
         self._scope.scope.deadline = inf if self.deadline is None else self.deadline
 
     def _expires_by(self, settle: e.Settle) -> bool:
-        """Return True if the task ends as expired by this verdict, since it is late."""
         return settle.verdict is not e.Verdict.DONE and self._late
 
     def _verdict(self, failure: BaseException | None) -> e.Settle:
-        """The verdict on the task after its body ended with this failure, or with none."""
         if failure is None:
             if self._joined:
                 problem = RuntimeError("the transaction that completes the task was not committed")
@@ -695,7 +674,6 @@ class Task(Guarded, Held, Generic[P_co]):
         return family.wait
 
     def _interrupted(self) -> e.Settle:
-        """The verdict on the task after its body was interrupted, or did not start."""
         if self._late and not self.cancelled:
             return e.Settle(self.id, self.token, e.Verdict.POSTPONE, delay=_LATE_PAUSE)
         if not (isinstance(self._family, int) or self.cancelled) and (wait := self._family.wait) is not None:
@@ -711,8 +689,7 @@ class Task(Guarded, Held, Generic[P_co]):
     ) -> None:
         """Let go of the task: synchronous, so that nothing can stop it. `error` is how the try failed.
 
-        `on_settled(task, settle, refused)` is called once the engine has answered, or when it will no longer answer. If
-        it is refused, that function calls `_report_loss`: most tasks are done, and nothing need be said of them.
+        `on_settled(task, settle, refused)` is called once the engine has answered, or will no longer answer.
         """
         self._scope = None
         if settle.verdict is e.Verdict.DONE and self._session.reporter.observer is None:
@@ -759,13 +736,11 @@ class Task(Guarded, Held, Generic[P_co]):
     # for tracing
 
     def _begin_trying(self) -> None:
-        """Trace the try that begins, if the observer traces: in the task of its handler or block."""
         reporter = self._session.reporter
         if reporter.tracing is not None:
             self._trying = reporter.attempt(reporter.tracing.trying, self._queue.key, self)
 
     def _leave_trying(self) -> None:
-        """The handler or block has ended: in the same task."""
         if self._trying is not None:
             self._session.reporter.attempt(self._trying.leave)
 
@@ -785,8 +760,6 @@ def _refused_if_committed(on_settled: OnSettled, problem: str | None) -> None:
 
 
 class TakeBlock(LeasedBlock[Task[P], tuple[Session, e.Taken], bool]):
-    """A block that takes a task and settles it."""
-
     __slots__ = ("_answered", "_parked", "_problem", "_queue", "_taken", "_timeout")
 
     def __init__(self, queue: Source, timeout: Seconds | None) -> None:
@@ -866,5 +839,4 @@ class TakeBlock(LeasedBlock[Task[P], tuple[Session, e.Taken], bool]):
 
 
 def _is_silent(error: BaseException | None) -> bool:
-    """True if no exception goes on, so that nothing else says that the verdict came too late."""
     return error is None or are_messages(error)

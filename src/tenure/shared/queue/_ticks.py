@@ -1,5 +1,3 @@
-"""The due times of a schedule: at multiples of some seconds, or as a cron expression says."""
-
 from __future__ import annotations
 
 from bisect import bisect_left
@@ -36,7 +34,6 @@ _FIELDS = {
     "month": "1 to 12 or JAN to DEC",
     "day-of-week": "0 to 7 or SUN to SAT, such as MON-FRI, MON#2 or 5L,",
 }
-"""The values of each field, for messages, by cronsim's name of the field."""
 
 
 class Ticks(Protocol):
@@ -47,15 +44,13 @@ class Ticks(Protocol):
     def after(self, moment: float) -> Iterator[float]: ...
 
     def last(self, moment: float) -> float:
-        """The latest that is not later."""
+        """The latest moment that is not later."""
         ...
 
     def described(self) -> dict[str, float | str]: ...
 
 
 class Every:
-    """The multiples of `seconds` since 1970, in UTC."""
-
     def __init__(self, seconds: object, zone: tzinfo) -> None:
         self.seconds = check_seconds("every", seconds, least=0.01)
         self.zone = zone
@@ -80,8 +75,8 @@ class Every:
 class Cron:
     """The moments of a cron expression in a time zone, with the rules of Debian's cron where the clocks change.
 
-    cronsim finds the times on a clock without a time zone; the class then finds the moments at which the zone's clock
-    shows them.
+    cronsim finds the times on a clock without a time zone, and this class the moments at which the zone's clock shows
+    them.
     """
 
     def __init__(self, expression: object, zone: tzinfo) -> None:
@@ -161,11 +156,9 @@ class Cron:
         return int(time.timestamp())
 
     def _wall(self, moment: int) -> int:
-        """The time that the clock shows, in seconds since it showed 1970."""
         return int(datetime.fromtimestamp(moment, self.zone).replace(tzinfo=UTC).timestamp())
 
     def _change(self, before: int, after: int) -> int:
-        """The moment between them at which the clock changes."""
         offset = self._wall(after) - after
         moments = range(before + 1, after)
         return (
@@ -177,7 +170,6 @@ class Cron:
 
 
 def ticks(every: object, cron: object, tz: object) -> Ticks:
-    """The moments that were asked for. Raises `TypeError` or `ValueError` for a wrong argument."""
     if (every is None) is (cron is None):
         raise TypeError("Schedule takes every or cron, one of them")
     try:

@@ -1,5 +1,3 @@
-"""The workers: as many runners as their concurrency, each with its handler, in a thread if that is a sync function."""
-
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -29,10 +27,8 @@ if TYPE_CHECKING:
     from tenure.handlers import HandlerProcess
 
 Executor = Literal["thread", "process"]
-"""The place where synchronous handlers run."""
 
 OnDead = Callable[[TaskRecord[Any]], Any] | Callable[[Task[TaskRecord[Any]]], Any]
-"""A handler of dead letters."""
 
 
 class WorkerOptions(TypedDict, total=False):
@@ -52,11 +48,10 @@ class WorkerOptions(TypedDict, total=False):
 class WorkerStatistics:
     """A worker at one moment: how many of its `concurrency` runners are `busy`, and what became of its tasks.
 
-    A busy runner has one task, or one batch of them; the other counts are numbers of tasks.
-    `retried` tries failed and will be repeated, `dead` failed for good, `postponed` ended by
-    `RetryLater(counts=False)`, `suspended` wait for children or a signal, `lost` were settled too late, `expired` were
-    not done by their deadlines; `abandoned` threads of sync handlers still run although their tasks are lost or timed
-    out.
+    A busy runner has one task, or one batch. `retried` tries failed and will be repeated, `dead` failed for good,
+    `postponed` ended by `RetryLater(counts=False)`, `suspended` wait for children or a signal, `lost` were settled too
+    late, `expired` were not done by their deadlines; `abandoned` threads of sync handlers still run although their
+    tasks are lost or timed out.
     """
 
     concurrency: int
@@ -170,9 +165,9 @@ class AnyWorker:
         return f"each of its {abandoned:,} threads is in a handler that was abandoned and has not ended"
 
     async def run(self) -> None:
-        """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`; `RuntimeError` if it runs already.
+        """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`; `RuntimeError` if it runs already, or
+        was drained.
 
-        A worker that was drained does not run again.
         Cancellation: handlers are cancelled; their tasks and those leased ahead are given back, without counting an
         attempt.
         """
@@ -245,12 +240,12 @@ class Worker(AnyWorker):
     - `executor`: "process" runs a sync handler in processes, which can be killed.
     - `on_dead`: a handler of the `TaskRecord` of each dead letter.
     - `around`: functions of the task that return async context managers. A parameter annotated with the class of
-      what a manager returns gets it.
+      a manager's value gets it.
 
     The return value is the result. An exception fails the try; `RetryLater`, `Discard` and `Dead` decide otherwise.
 
-    Raises `TypeError` for a handler with a parameter that nothing fills, or with a parameter named `task` that has
-    no annotation.
+    Raises `TypeError` for a handler with a parameter that nothing fills, or with a parameter named `task` without an
+    annotation.
 
     Cancellation: `run` cancels the handlers and gives their tasks back, without counting an attempt.
     """
@@ -318,12 +313,12 @@ class Worker(AnyWorker):
 class BatchWorker(AnyWorker):
     """Takes the tasks of a queue in batches, `concurrency` batches at a time, and calls `handler` for each batch.
 
-    The handler gets a list of up to `size` payloads (or tasks, if its parameter is annotated `list[Task]`), at most
-    256: those that there are, and those that come within `linger` seconds after the first. Each task keeps its own
-    lease and gets its own verdict: `task.fail(error)` fails one, and what the handler raises fails all others; else
-    they are done, with the results that `task.set_result` has set; the handler returns None. If a task is lost or
-    cancelled, that is in its `lost` or `cancelled`, `complete_in` leaves it out, and the handler goes on for the
-    others; it is cancelled when none is left. `timeout` is for the batch. The other options are as of a `Worker`.
+    The handler gets a list of up to `size` payloads (at most 256), or tasks if its parameter is annotated
+    `list[Task]`: those that there are, and those that come within `linger` seconds after the first. It returns None.
+    Each task keeps its own lease and verdict: `task.fail(error)` fails one, the handler's exception fails all others;
+    else they are done, with the results of `task.set_result`. A lost or cancelled task says so in `lost` or
+    `cancelled`, and `complete_in` leaves it out; the handler is cancelled when no other task is left. `timeout` is for
+    the batch. The other options are as of a `Worker`.
     """
 
     def __init__(
@@ -358,7 +353,6 @@ def _adapted_to_batches(
 
 
 def dead_letter_worker(handler: OnDead, queue: WorkQueue[Any]) -> Worker:
-    """The worker of a queue of dead letters. Raises `TypeError` for a handler that is none."""
     try:
         return Worker(queue, handler)
     except TypeError as problem:
