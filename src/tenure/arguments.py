@@ -1,8 +1,8 @@
 """Checks of arguments and blocks: one message for each mistake, and plain values behind the front door.
 
-Each check returns a plain `int`, `float` or `str`: an `IntEnum` or a number of numpy's never reaches an engine, since
-drivers treat each in its own way. The wrong type raises `TypeError`, the wrong value `ValueError`. The classes say what
-to write in place of wrong code; type checkers do not see them, so that they find the mistake.
+Each check returns a plain `int`, `float` or `str`: an `IntEnum` or a number of numpy's never reaches an engine. The
+wrong type raises `TypeError`, the wrong value `ValueError`. The classes say what to write in place of wrong code; type
+checkers do not see them, so that they find the mistake.
 """
 
 from __future__ import annotations
@@ -206,10 +206,9 @@ class NotABlock:
 
 
 class NotAwaited:
-    """A block that refuses `await`, and says what to write.
+    """A block, for one use, that refuses `await`, and says what to write.
 
-    Only for blocks of one use: containers for dependencies ask `inspect.isawaitable`, and would await a lock or a
-    store.
+    Containers for dependencies ask `inspect.isawaitable`, and would await a lock or a store.
     """
 
     __slots__ = ()
@@ -247,10 +246,7 @@ def _name_of(block: Any) -> str:
 
 
 def shows_options(options: Any, **defaults: object) -> Callable[[F], F]:
-    """The options in place of `**options`, in the signature that `help` and `inspect` show.
-
-    `options` is the `TypedDict` that type checkers read; the `defaults` that are not given are None.
-    """
+    """Show the fields of `options`, a `TypedDict`, in place of `**options`; `defaults` that are not given are None."""
 
     def show(function: F) -> F:
         signature = inspect.signature(function)

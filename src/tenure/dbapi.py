@@ -78,7 +78,6 @@ async def run_enlisted(connection: object, joining: e.Enlistment[e.A], judge: Ca
     """The answer of an operation that joins the transaction of a user's connection, passed through `judge`.
 
     Raises `TypeError`, and `RuntimeError` outside of a transaction.
-    Cancellation: it may have been applied in the transaction, as a whole.
     """
     own = adapt(connection)
     await own.run(_BEGIN, {})
@@ -184,9 +183,8 @@ class Awaiting:
         return _in_transaction(await self._raw())
 
     async def in_its_thread(self, function: Callable[[Any, list[Any]], e.A]) -> e.A:
-        """Call a function with the driver's blocking connection, in its thread. Raises `TypeError` if it has none.
-
-        Cancellation: the function is run as a whole, before whatever else is asked of the connection.
+        """Call a function as a whole with the driver's blocking connection, in its thread. Raises `TypeError` if it
+        has none.
         """
         raw = await self._raw()
         if _family(raw) != "aiosqlite":

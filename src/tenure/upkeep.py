@@ -43,7 +43,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 @asynccontextmanager
 async def in_one_task(what: str, page: str = "") -> AsyncGenerator[None]:
-    """Raise an error that names the mend, and a page, instead of the loop's error about scopes that were mixed up."""
+    """Raise an error that names the mend, and a page, instead of the loop's error about mixed-up scopes."""
     task = this_task()
     try:
         yield
@@ -60,8 +60,7 @@ async def in_one_task(what: str, page: str = "") -> AsyncGenerator[None]:
 class BackgroundTask:
     """A background child. Its scope is its own and shielded: nothing but `end` and a crash ends it.
 
-    The scope is made before the job starts, so a job may be ended before its first step. A job that reports when it has
-    started has no shield before that.
+    A job may be ended before its first step. A job that reports when it has started has no shield before that.
     """
 
     def __init__(self, name: str) -> None:
@@ -91,8 +90,7 @@ class BackgroundTask:
 class Upkeep:
     """The jobs of one owner, running in the owner's task group.
 
-    A job that raises is a fault: the exception leaves through the task group, and with it everything ends. Before that
-    `on_fault` is called with it, which must not raise.
+    A job that raises is a fault: `on_fault` is called with the exception, and must not raise; then everything ends.
     """
 
     def __init__(self, group: TaskGroup, on_fault: Callable[[Exception], object] | None = None) -> None:
@@ -111,7 +109,7 @@ class Upkeep:
             job.cancel()
 
     def start(self, name: str, function: Callable[..., Awaitable[object]], *args: Any) -> BackgroundTask:
-        """Start a job at once, without waiting for anything; it is shielded from the first moment."""
+        """Start a job at once, without waiting; it is shielded from the first moment."""
         job = BackgroundTask(name)
         job.scope.shield = True
         self._jobs[job] = None
@@ -119,10 +117,7 @@ class Upkeep:
         return job
 
     async def open(self, name: str, function: Callable[..., Awaitable[object]], *args: Any) -> BackgroundTask:
-        """Start a job and wait until it reports that it has started; what it raises before that is raised here.
-
-        Cancellation: a job that has not yet started is cancelled too.
-        """
+        """Start a job and wait until it reports that it has started; what it raises before that is raised here."""
         job = BackgroundTask(name)
         self._jobs[job] = None
         await self._group.start(self._open, job, function, args, name=f"tenure {name}")

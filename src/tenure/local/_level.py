@@ -21,7 +21,7 @@ _ONE_UNIT = Limits((Limit(1e12),))
 class Arithmetic(Protocol):
     """The arithmetic of a bucket. An amount `n` is a number, or a number for each of several limits.
 
-    A `time` may be `late`: tasks that were woken late come back then, and find what fell due meanwhile.
+    A `time` is `late` for tasks that were woken late, and find what fell due meanwhile.
     """
 
     rate: float
@@ -66,8 +66,6 @@ class Arithmetic(Protocol):
 
 
 class Level:
-    """The arithmetic of one rate: GCRA, whose one number is the time at which the bucket is full."""
-
     __slots__ = ("_full_at", "_slack", "burst", "per", "rate")
 
     none = 0.0

@@ -14,7 +14,6 @@ __all__ = ("bounded", "passes_check")
 async def bounded(
     what: str, seconds: float, function: Callable[..., Any], *args: Any, shield: bool = False
 ) -> Any:
-    """Call `function(*args)`, and await the result if it is awaitable. Raises `TimeoutError`, which names `what`."""
     with anyio.move_on_after(seconds, shield=shield):
         outcome = function(*args)
         return await outcome if isawaitable(outcome) else outcome

@@ -97,10 +97,7 @@ class SubPool(Generic[T]):
         return head.want.number if head.want.exclusive or not self.probing else None
 
     def held_up(self, slots: int, exclusive: bool) -> int:
-        """Count the waiters for which `slots` are not enough, if one more comes; -1 if even that one is served.
-
-        Tasks that share need one slot together, and none if there is a resource to share.
-        """
+        """Count the waiters for which `slots` are not enough, if one more comes; -1 if even that one is served."""
         shared = self.shared is not None or self.probing > 0
         wants = [*(waiter.want.exclusive for waiter in self.line), exclusive]
         for place, alone in enumerate(wants, start=1):

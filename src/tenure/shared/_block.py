@@ -129,7 +129,6 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
         raise NotImplementedError
 
     def _hand_over(self, obtained: G, scope: CancelScope) -> L:
-        """Make the object for the body; a loss of the hold cancels this scope."""
         raise NotImplementedError
 
     def _forget(self) -> None:
@@ -150,10 +149,7 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
         raise NotImplementedError
 
     def _conclude(self, held: L, error: BaseException | None, *, ended_by_us: bool) -> Swallows:
-        """Raise the error that follows, or return the result of `__aexit__`.
-
-        `ended_by_us`: the cancellation of the block's scope ended the body, and the scope has absorbed it.
-        """
+        """Raise the error that follows, or return the result of `__aexit__`."""
         raise NotImplementedError
 
     # inside

@@ -1,7 +1,6 @@
 """Acquiring: asking the engine for something under a name of our own, waiting for the grant, and releasing it.
 
-An `Acquisition` is one attempt under one session and one name. `reply` is the engine's last answer, `queued` its last
-answer that said to wait, `news` what ends the wait:
+`reply` is the engine's last answer, `queued` its last answer that said to wait, `news` what ends the wait:
 
 | state   | `call` | `reply` | `queued`    | `news` | event -> next state                                          |
 |---------|--------|---------|-------------|--------|--------------------------------------------------------------|
@@ -75,10 +74,8 @@ class Acquisitions:
     async def acquire(
         self, request: AcquireRequest, ttl: float, on_position: Callable[[int], None] | None = None
     ) -> Grant:
-        """Ask for it and wait until it is granted; `on_position(n)` is called when n others are before it in the queue.
+        """Ask for it and wait until it is granted, or REFUSED; `on_position(n)` is called when n others are before it.
 
-        The answer REFUSED is returned as it is. Raises `CapacityMismatch`, `EngineError`, `StoreClosed`,
-        `RuntimeError`.
         Cancellation: the place in the queue is left, and what was granted meanwhile is released.
         """
         self.home.running()
@@ -110,7 +107,6 @@ class Acquisitions:
             session.lose("gone")
 
     def attempt(self, request: AcquireRequest, session: Session) -> Acquisition:
-        """An attempt to acquire a hold, for a pattern that handles the outcome itself."""
         self.home.running()
         return Acquisition(self, session, request)
 
@@ -142,8 +138,6 @@ class Acquisitions:
 
 
 class Acquisition(Held):
-    """An attempt to acquire a hold; the states are at the head of the module."""
-
     __slots__ = (
         "_acquisitions",
         "_asked_again",
@@ -228,7 +222,6 @@ class Acquisition(Held):
             self._news = self._reply = None
 
     def end(self) -> None:
-        """Ignore news; what was not yet sent need not be sent."""
         if self._call is not None:
             self._call.wanted = False
         self.ended = True
@@ -350,7 +343,6 @@ class SettleTimeouts:
         self._closed = False
 
     def waiter(self, release: PendingRelease) -> Parked | None:
-        """The awaitable for the acknowledgement, to be awaited in a shield; None if there is nothing to wait for."""
         parked = None if self._closed or release.session.lost else release.waiter()
         if parked is not None:
             waited_for = self._waited_for
@@ -362,7 +354,7 @@ class SettleTimeouts:
         return parked
 
     def close(self) -> None:
-        """End all waits; no caller may wait from now on, because nothing would end that wait."""
+        """End all waits; no caller may wait from now on."""
         self._closed = True
         while self._waited_for:
             self._waited_for.popleft().wake()

@@ -8,7 +8,7 @@
 |          |        |            | it cannot be opened    | idle: `on_error(error, None)`                          |
 | busy     | True   | False      | the answer             | `on_answer`, `on_error` or `on_session_lost`; idle     |
 
-While it is busy, what gathers waits for the next batch: its owner calls `schedule` again in `on_answer`.
+The owner of a busy batcher calls `schedule` again in `on_answer`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Sending: how operations reach the engine, in order, and again whenever the outcome of one is unknown.
 
-Each shard of the engine has a dispatcher. It submits an operation at once, unless others wait before it: because
-`WINDOW` are under way, or because the engine was unavailable and there is a pause until all are submitted again.
-
 | state     | container    | event                           | goes to                                     |
 |-----------|--------------|---------------------------------|---------------------------------------------|
 | new       | -            | nothing waits                   | under way                                   |
@@ -54,8 +51,8 @@ MOST_REPEATS = 100_000
 class Home:
     """The home of a store: its process, its thread and its loop, and whether it is open there.
 
-    While another loop of this thread runs, the store's loop does not: a caller would wait for ever. `thread` is
-    compared with `get_ident()` right before anything is sent.
+    While another loop of this thread runs, the store's loop does not. `thread` is compared right before anything is
+    sent.
     """
 
     __slots__ = ("__weakref__", "_loop", "closed", "fault", "forked", "thread", "upkeep")
@@ -89,7 +86,7 @@ class Home:
             )
 
     def check_open(self) -> Upkeep:
-        """The jobs of the open store; raises `RuntimeError` before the opening, `StoreClosed`. From any thread."""
+        """The jobs of the open store. Raises `RuntimeError` before the opening, `StoreClosed`. From any thread."""
         if self.upkeep is None:
             raise RuntimeError(_NOT_OPEN)
         if self.closed:
@@ -135,10 +132,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Call(Generic[e.A]):
-    """An operation under way; a caller that no longer wants its answer clears `wanted`.
-
-    `tries` counts how often it was sent, `repeats` how often the answer was MORE.
-    """
+    """An operation under way; a caller that no longer wants its answer clears `wanted`."""
 
     __slots__ = ("on_answer", "operation", "repeats", "resent", "tries", "wanted")
 
@@ -152,8 +146,6 @@ class Call(Generic[e.A]):
 
 
 class Dispatcher:
-    """Sends the operations for one shard, in order, also when they are sent again."""
-
     def __init__(self, engine: e.Engine, home: Home, availability: Availability | None = None) -> None:
         self._url = engine.url
         self._availability = availability or Availability(engine)
@@ -191,9 +183,8 @@ class Dispatcher:
     ) -> Call[e.A]:
         """Send an operation; `on_answer` is called once with its answer or its error, and must not raise.
 
-        The error is its `EngineError`, or `StoreClosed`. An engine without I/O answers before this returns, unless by
-        a fault, and so does a dispatcher that has closed. Raises `RuntimeError` in another thread or process than the
-        store's.
+        An engine without I/O, and a dispatcher that has closed, answer before this returns. Raises `RuntimeError` in
+        another thread or process than the store's.
         """
         call = Call(operation, on_answer)
         if self._closed is not None:
@@ -224,7 +215,6 @@ class Dispatcher:
         """Send an operation and wait for its answer.
 
         Raises `EngineError`, `StoreClosed`; if it is not `patient`, `StoreUnavailable` when no answer has come in time.
-        Cancellation: the operation may or may not be applied.
         """
         answers: list[Any] = []
         call = self.send(operation, answers.append, urgent=urgent)
@@ -288,7 +278,6 @@ class Dispatcher:
         self._wake_settling()
 
     async def run(self) -> None:
-        """Send again what has to be, until cancelled. Raises the engine's own faults."""
         while True:
             while not (self._soon or self._held_up):
                 if self._settles:
@@ -393,8 +382,6 @@ class Dispatcher:
 
 
 class Dispatchers:
-    """The dispatchers of an engine: one for each shard and, where there are several, one for what concerns all."""
-
     def __init__(self, engine: e.Engine, home: Home, reporter: Reporter | None = None) -> None:
         self.home = home
         self._shard = engine.shard
@@ -416,7 +403,6 @@ class Dispatchers:
         return self.availability.trouble if self._only or self.of(key).is_down else None
 
     def be_patient(self) -> None:
-        """Let each call wait for the end of an outage: for programs that do nothing else."""
         for dispatcher in self.all:
             dispatcher.response_timeout = inf
 

@@ -101,7 +101,6 @@ class StoreHandle:
             raise dispatcher.no_answer(outcome)
 
     def send(self, operation: e.Operation[e.A], on_answer: Callable[[e.A | Exception], object]) -> Call[e.A]:
-        """Send an operation from plain code; also while the store closes."""
         return self.dispatchers.of(operation.key).send(operation, on_answer)
 
     def call_soon(self, function: Callable[[], object], key: str = "") -> None:

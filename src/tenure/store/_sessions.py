@@ -1,8 +1,8 @@
 """Sessions: this process's registrations on the engine, one for each ttl and shard, each with one heartbeat.
 
 A session may be trusted until `sent + ttl - margin`: `sent` was read on the loop's clock before the renewal that the
-engine acknowledged was first sent, so that the engine cannot end it earlier. When that moment passes, or the engine
-says that the session has gone, it is lost for good, and with it all that it held.
+engine acknowledged was first sent, so that the engine cannot end it earlier. Then it is lost for good, and with it all
+that it held.
 
 | state     | `deadline` | `lost`  | event                                      | goes to                              |
 |-----------|------------|---------|--------------------------------------------|--------------------------------------|
@@ -18,8 +18,7 @@ says that the session has gone, it is lost for good, and with it all that it hel
 | dismissed | a time     | None    | as open                                    | as open; once the store closed: lost |
 | lost      | any        | why     | the last that was held under it has left   | `CloseSession` is sent               |
 
-Holders are notified once, when the session is dismissed or lost. A dismissed session is still renewed, for bodies that
-clean up.
+Holders are notified once, when the session is dismissed or lost.
 """
 
 # pyright: reportPrivateUsage=false
@@ -123,7 +122,6 @@ class Session:
         return self.deadline > -inf and self.check() is None
 
     def remaining(self) -> float:
-        """Seconds for which the session may still be trusted."""
         if self.lost is not None:
             return 0.0
         return max(0.0, min(self.deadline - now(), self._boot_deadline - boot_time()))
@@ -148,7 +146,6 @@ class Session:
         self.held[held] = None
 
     def drop(self, held: Held) -> None:
-        """Remove a hold or a wait. When the last has left a lost session, `CloseSession` is sent."""
         self.held.pop(held, None)
         if self._dismissed:
             self._close_if_left()
@@ -162,7 +159,6 @@ class Session:
             self._wake_openers()
 
     def lose(self, reason: str) -> None:
-        """End the session for good, and notify all that is held or waited for under it."""
         if self.lost is None:
             self.lost = reason
             self._notify_all(reason)

@@ -17,17 +17,12 @@ _LEAST_PAUSE = 0.02
 
 
 def jittered(seconds: float, *, least: float = 0.0) -> float:
-    """Lengthen a period at random by up to a tenth, at most 0.2 s, so that many processes do not act at once.
-
-    It is never shorter than `least` seconds.
-    """
+    """Lengthen a period at random by up to a tenth, at most 0.2 s, so that many processes do not act at once."""
     seconds = max(seconds, least)
     return seconds + uniform(0, min(0.1 * seconds, 0.2))
 
 
 class Timers:
-    """Calls plain functions at their times, all from one job."""
-
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._number = count()
@@ -51,9 +46,8 @@ class Timers:
 
 
 class Timer:
-    """Calls a function at the time that was set last; setting it anew costs next to nothing.
-
-    One entry in the heap serves for a timer that is set later and later:
+    """Calls a function at the time that was set last. One entry in the heap serves for a timer that is set later and
+    later:
 
     | state   | `_armed` | `due`      | `set`                     | its time has come        |
     |---------|----------|------------|---------------------------|--------------------------|

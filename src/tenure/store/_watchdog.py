@@ -1,7 +1,7 @@
 """The watchdog: a thread that keeps the sessions of a store alive while the event loop is blocked.
 
-The thread renews by another engine, on an event loop of its own, which lasts as long as the block. It
-looks up no name: it connects to the address to which the store's own connection was made.
+The thread renews by another engine, on an event loop of its own. It looks up no name: it connects to the address to
+which the store's own connection was made.
 
 | state    | event                                       | what follows                                | then     |
 |----------|---------------------------------------------|---------------------------------------------|----------|
@@ -13,8 +13,7 @@ looks up no name: it connects to the address to which the store's own connection
 |          | `max_block` since the heartbeat was due     | sessions are lost, the blocking try fails   | given up |
 | given up | the loop gives its sign                     | the lost holds are notified                 | asleep   |
 
-A process that is frozen freezes this thread too. C code that keeps the GIL stops the watchdog with the loop. In virtual
-time there is no watchdog.
+C code that keeps the GIL stops the watchdog with the loop. In virtual time there is no watchdog.
 """
 
 from __future__ import annotations
@@ -53,7 +52,6 @@ _INSTEAD = 'use a thread, executor="process" or a longer max_block'
 
 
 def overdue_in(now: float, heartbeats: Iterable[tuple[float, float]]) -> float:
-    """Seconds until one of these heartbeats, times and ttls, is overdue; `inf` without any."""
     return min((beat + _OVERDUE * ttl - now for beat, ttl in heartbeats), default=inf)
 
 

@@ -12,7 +12,7 @@ __all__ = ("Backoff",)
 class Backoff:
     """Pauses of `first` seconds, then twice as long each time up to `longest`; each is shortened by up to half.
 
-    Source: capped exponential backoff with jitter, as in AWS's "Exponential Backoff and Jitter" (Brooker).
+    Source: AWS's "Exponential Backoff and Jitter" (Brooker).
     """
 
     __slots__ = ("_first", "_longest", "_next")

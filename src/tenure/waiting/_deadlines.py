@@ -27,10 +27,7 @@ W = TypeVar("W", bound=Linked)
 
 
 class Deadlines(Generic[W]):
-    """Calls a function with each waiter that stands in the line when its time has come. For asyncio alone.
-
-    It belongs to the loop that runs when it is made.
-    """
+    """Calls a function with each waiter that stands in the line when its time has come. For one loop of asyncio."""
 
     __slots__ = ("_cancel", "_context", "_due", "_expire", "_number", "heap", "loop")
 

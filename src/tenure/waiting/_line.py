@@ -40,7 +40,7 @@ V = TypeVar("V")
 
 
 class Expired(TimeoutError):
-    """The error of a wait whose time limit has passed. An owner may fail a waiter with another TimeoutError."""
+    """The error of a wait whose time limit has passed."""
 
 
 class Waiter(Generic[T, V]):
@@ -164,7 +164,7 @@ class Line(Generic[T, V]):
         return self._count
 
     def __bool__(self) -> bool:
-        """True if anyone waits, exactly: the cancelled do not count."""
+        """True if anyone waits who was not cancelled."""
         return self.head() is not None
 
     def __iter__(self) -> Iterator[Waiter[T, V]]:
@@ -238,7 +238,7 @@ class Line(Generic[T, V]):
         """Park until the waiter, which this task has just made with `join`, is granted something; return the grant.
 
         Always a checkpoint. Raises the error of `fail`, `Expired` after `timeout` seconds, and `RuntimeError` while the
-        line belongs to a loop in another thread. Cancellation: the waiter leaves the line, and its grant goes back.
+        line belongs to a loop in another thread.
         """
         try:
             if waiter.granted or waiter.gone:

@@ -66,22 +66,15 @@ class Parked(Protocol):
 
     On asyncio it is a future of the loop; elsewhere it behaves as one.
 
-    Cancellation: the await raises; from its delivery on, before the task has run, `cancelled` answers True and `wake`
-    does nothing. Once woken, a cancel scope does not take the wake-up back; a native asyncio ``task.cancel()`` does:
-    then the await raises although `cancelled` answers False.
+    Cancellation: from its delivery on, before the task has run, `cancelled` answers True and `wake` does nothing. Only
+    a native asyncio ``task.cancel()`` takes a wake-up back: the await raises although `cancelled` answers False.
     """
 
-    def cancelled(self) -> bool:
-        """True if the parked task was cancelled before it was woken, even if it has not run since."""
-        ...
+    def cancelled(self) -> bool: ...
 
-    def done(self) -> bool:
-        """True once the task was woken or cancelled."""
-        ...
+    def done(self) -> bool: ...
 
-    def set_result(self, result: None, /) -> None:
-        """Wake the task; `wake` is the way to call this."""
-        ...
+    def set_result(self, result: None, /) -> None: ...
 
     def __await__(self) -> Generator[Any, Any, None]: ...
 
@@ -102,7 +95,6 @@ def wake(parked: Parked) -> bool:
 
 
 def checkpoint() -> Awaitable[None]:
-    """Let other tasks run and raise a pending cancellation: one full checkpoint."""
     if _running.name == "trio":
         return _trio().checkpoint()
     return _turn()
@@ -129,10 +121,7 @@ def now() -> float:
 
 
 def steady() -> float:
-    """The time on a clock that goes on from one loop to the next, in seconds: for instants that outlive a loop.
-
-    It is asyncio's clock, since trio's begins anew in each run; or the loop's clock where a test moves that.
-    """
+    """The time on a clock that goes on from one loop to the next, in seconds: for instants that outlive a loop."""
     if _running.name == "trio":
         return steady_clock()()
     return asyncio.get_running_loop().time()
@@ -150,15 +139,14 @@ def loop_time(instant: float) -> float:
 
 
 def call_at(when: float, function: Callable[[], object], context: Context) -> Callable[[], None]:
-    """Call `function` when the clock of the running loop of asyncio shows `when`; return the timer's `cancel`.
+    """Call `function` at a time of asyncio's clock, outside any task; return the timer's `cancel`. It must not raise.
 
-    The function runs outside any task and must not raise. uvloop may call it a millisecond early.
+    uvloop may call it a millisecond early.
     """
     return asyncio.get_running_loop().call_at(when, function, context=context).cancel
 
 
 def context_of_callbacks() -> Context:
-    """A context with a single variable: it tells callbacks which loop runs here."""
     return _known_in(Context())
 
 
@@ -202,7 +190,7 @@ def _pass() -> None:
 
 
 def runs_in_real_time() -> bool:
-    """True if the clock of the running loop is the clock of the machine, and not a clock that a test moves."""
+    """False if a test moves the clock of the running loop."""
     if _running.name == "trio":
         return type(_trio().current_clock()).__name__ == "SystemClock"
     time = type(asyncio.get_running_loop()).time
@@ -231,10 +219,10 @@ def this_task_end() -> TaskEnd:
 
 
 def loop_caller() -> Callable[[Callable[[], None]], None]:
-    """A function with which other threads have a function called on the loop that is running here.
+    """A function with which other threads have a function called on the loop that is running here, outside any task.
 
-    It returns at once and keeps the order of its calls. It raises `RuntimeError` when the loop is closed; a
-    loop that is just ending may never make the call. The called function runs outside any task and must not raise.
+    It keeps the order of its calls. It raises `RuntimeError` when the loop is closed; a loop that is just ending may
+    never make the call. The called function must not raise.
     """
     if _running.name == "trio":
         return _trio().current_trio_token().run_sync_soon
@@ -249,7 +237,7 @@ def _known_in(context: Context) -> Context:
 
 
 def within(context: Context, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
-    """Run a coroutine in the running task, but in a context that came from elsewhere, which learns of loop and task."""
+    """Run a coroutine in the running task, but in a context that came from elsewhere."""
     _known_in(context).run(_task_end.set, this_task_end())
     return stepped(context, work)
 
@@ -284,9 +272,8 @@ def stepped(
 async def on_readable(source: socket, callback: Callable[[], None]) -> NoReturn:
     """Call `callback` in each turn of the loop in which the socket can be read. It must not be closed meanwhile.
 
-    The callback runs outside any task, in this task's context, where the loop has callbacks; otherwise, as on Windows,
-    in this task. Its errors are raised. On trio the callback may be called once more after the end, with nothing to
-    read.
+    The callback runs outside any task where the loop has callbacks; otherwise, as on Windows, in this task. On trio it
+    may be called once more after the end, with nothing to read.
     """
     if _running.name == "trio":
         from . import _trio_readers
@@ -440,7 +427,7 @@ async def _nothing() -> None:
 class TaskEnd:
     """The end of one task, for the objects that `watch` it. `this_task_end` makes it.
 
-    It is registered with the loop once for each task: that costs more than all the rest of a block that is watched.
+    It is registered with the loop once for each task, since that is costly.
     """
 
     __slots__ = ("callbacks", "task")
@@ -456,10 +443,10 @@ class TaskEnd:
             _trio().add_parking_lot_breaker(cast("Task", task), self)
 
     def watch(self, watcher: object, callback: Callable[[], None]) -> None:
-        """Call `callback` when the task has ended, however it ended.
+        """Call `callback` when the task has ended, however it ended: at once (trio) or in the loop's next turn
+        (asyncio).
 
-        It is called at once (trio) or in the loop's next turn (asyncio), for a task that has ended already too,
-        outside any task, and must not raise (trio would crash). A watcher has one callback.
+        It is called outside any task, for a task that has ended already too, and must not raise (trio would crash).
         """
         self.callbacks[watcher] = callback
         if self.task is None:

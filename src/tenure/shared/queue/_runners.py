@@ -35,10 +35,9 @@ Handle = Callable[[Any], Awaitable[Any]]
 
 
 class Runners:
-    """A runner for each of `handlers`; the options are as of `Worker`. Four functions, which must not raise, are the
-    caller's:
+    """A runner for each of `handlers`; the options are as of `Worker`. Four functions of the caller must not raise:
 
-    - `pause(number)` is asked, until it returns None, for what that runner has to await before it takes a task;
+    - `pause(number)` returns what that runner has to await before it takes a task, until it returns None;
     - `prepare(number)` is awaited before the time of a try begins; its exception fails the try;
     - `judge(task, failure)` returns what counts as the failure of a try; None gives the task back;
     - `on_settled(task, settle, refused)`: `refused` is why the verdict was not accepted, or None.
@@ -171,7 +170,6 @@ class Runners:
             self._pausing.discard(scope)
 
     async def _work(self, number: int, task: Task, handle: Handle, scope: CancelScope) -> None:
-        """Handle and settle one task; raises nothing but interruptions."""
         self.busy += 1
         timeout = self._timeout_of(task)
         limited = timeout is not None or task.deadline is not None

@@ -80,10 +80,7 @@ class Takers(Held):
 
     @property
     def stalled(self) -> str | None:
-        """The reason why takers wait in vain although the engine can be reached, or None.
-
-        A state is compared with the state that was seen before, as health checks ask again and again.
-        """
+        """The reason why takers wait in vain although the engine can be reached, or None."""
         seen = (self._batcher.call, self._alarm.due)
         if seen != self._seen:
             self._seen, self._seen_at = seen, now()

@@ -595,9 +595,6 @@ class Task(Guarded, Held, Generic[P_co]):
     # for completing many at once
 
     def _completion(self, key: str) -> tuple[Session, e.Settle] | None:
-        """The operation that completes the task, and its session; None if the task is not held, or will end
-        otherwise.
-        """
         if self._queue.key != key:
             raise ValueError(f"tasks must be of {key}, not {self!r}")
         scope, session = self._scope, self._session
