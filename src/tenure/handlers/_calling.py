@@ -18,7 +18,6 @@ def until_free(threads: list[Threads], number: int) -> Awaitable[None] | None:
 async def in_thread(
     threads: Threads, function: Callable[..., Any], *arguments: Any, timeout: float | None = None
 ) -> Any:
-    """The return value of a handler that runs in a thread, for at most `timeout` seconds."""
 
     # a coroutine would not be let out of its thread by trio, a GeneratorExit would close the coroutines that wait here
     def boxed() -> tuple[Any, BaseException | None]:
@@ -75,7 +74,6 @@ def is_async(function: object) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """An error in a line or two, for the record; also an error whose `str` fails."""
     try:
         text = str(error)
     except BaseException:  # noqa: BLE001 whatever it is, the task must be settled

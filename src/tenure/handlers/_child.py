@@ -1,5 +1,3 @@
-"""The program of a process that calls a handler; see `_processes`."""
-
 from __future__ import annotations
 
 import os
@@ -23,7 +21,6 @@ _SIZE = 8
 
 
 def main() -> None:
-    """Read the preparation and the function, say that it is imported, and answer calls."""
     requests, replies = os.dup(0), os.fdopen(os.dup(1), "wb")
     # what the function reads and prints must not meet the pickles
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -34,8 +34,6 @@ _GRACE = 0.5
 
 
 class HandlerProcess:
-    """A process that calls a function; it belongs to a runner."""
-
     def __init__(self, function: Callable[..., Any]) -> None:
         self._name = name_of(function)
         self._function = pickled(function)

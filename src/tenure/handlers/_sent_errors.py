@@ -27,7 +27,6 @@ def packed(error: BaseException, *, with_cause: bool = True) -> tuple[Any, ...]:
 
 
 def unpacked(sent: tuple[Any, ...]) -> BaseException:
-    """The error, or a `RuntimeError` with its text if it cannot be made."""
     whole, kind, args, attributes, cause, text = sent
     error: BaseException = RuntimeError(text)
     with suppress(Exception):

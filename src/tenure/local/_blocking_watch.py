@@ -234,7 +234,6 @@ class _TrioSteps:
 
 
 def _task_frames(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
-    """The frames from the innermost to the task's own, without the frames of the loop."""
     frames = list(traceback.walk_stack(frame)) if frame is not None else []
     while frames and not frames[-1][0].f_code.co_flags & (CO_COROUTINE | CO_ITERABLE_COROUTINE):
         frames.pop()

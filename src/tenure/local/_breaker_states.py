@@ -107,7 +107,6 @@ class States:
         return REFUSED
 
     def settle(self, permit: int, since: float, now: float, failed: bool | None) -> None:
-        """Take in the outcome of the call that got `permit` at `since`; None is no verdict."""
         if permit != self._era:
             self._settle_probe(permit, since, now, failed)
         elif failed is not None:

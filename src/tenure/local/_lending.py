@@ -258,8 +258,6 @@ class Lending(Slots[T]):
 
 
 class Loan(AsyncBlock, NotAwaited, Wish, AbstractAsyncContextManager[T]):
-    """The return value of `acquire`: a block with a resource."""
-
     __slots__ = ("_entered", "_entry", "_pool", "_timeout")
 
     def __init__(

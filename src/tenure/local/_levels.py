@@ -26,8 +26,6 @@ class Amounts(tuple[float, ...]):
 
 
 class Levels:
-    """The arithmetic of several limits, with a GCRA for each."""
-
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         first = limits.all[0]

@@ -1,5 +1,3 @@
-"""The checks of durations, functions and keys."""
-
 from __future__ import annotations
 
 from datetime import timedelta

@@ -1,5 +1,3 @@
-"""The outcome of one call, shared by several tasks."""
-
 from __future__ import annotations
 
 from typing import Generic, TypeVar
@@ -10,8 +8,6 @@ T = TypeVar("T")
 
 
 class Returned(Generic[T]):
-    """The call has returned `value`."""
-
     __slots__ = ("_value",)
 
     def __init__(self, value: T) -> None:

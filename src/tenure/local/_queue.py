@@ -136,7 +136,7 @@ class _Queue(Generic[T]):
 
         Raises `anyio.EndOfStream` when the queue is closed and empty. Always a checkpoint.
 
-        Cancellation: nothing is taken; an item that was handed over meanwhile goes to the next, or back to its place.
+        Cancellation: nothing is taken; an item that was handed over goes to the next getter, or back to its place.
         """
         await checkpoint()
         entry = self._next()
@@ -222,7 +222,7 @@ class _Queue(Generic[T]):
     def close(self) -> None:
         """Take no more items: later and waiting puts raise `anyio.ClosedResourceError`.
 
-        Items in the queue can still be taken; after that, takers get `anyio.EndOfStream`. Closing again does nothing.
+        Items in the queue can still be taken; after that, takers get `anyio.EndOfStream`.
         """
         self._closed = True
         self._refuse_putters()

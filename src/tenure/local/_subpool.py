@@ -1,5 +1,3 @@
-"""The resources and waiters of one key of a pool, and which key is next when a slot comes free."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -24,8 +22,6 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class PoolEntry(Generic[T]):
-    """A resource with its times, all on the loop's clock."""
-
     resource: T
     subpool: SubPool[T]
     born: float

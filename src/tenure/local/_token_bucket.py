@@ -80,8 +80,6 @@ class Reservation:
 
 
 class _Request:
-    """A waiter's request; `booking` for a reservation, which has no task."""
-
     __slots__ = ("booking", "n")
 
     def __init__(self, n: float, booking: Reservation | None = None) -> None:

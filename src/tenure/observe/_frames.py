@@ -14,7 +14,6 @@ def is_ours(filename: str) -> bool:
 
 
 def trimmed(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback from the first frame of somebody else on, or all of it."""
     start = trace
     while start is not None and is_ours(start.tb_frame.f_code.co_filename):
         start = start.tb_next

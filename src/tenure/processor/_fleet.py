@@ -84,7 +84,6 @@ class Fleets:
         self._report = report
 
     async def belong(self, every: float) -> None:
-        """Hold the place and report every `every` seconds."""
         store = self._store
         while True:
             request = HoldRequest(self._key, _MOST, value=self._value())

@@ -1,8 +1,7 @@
 """The worker of one kind of task: a `Worker` around whose handler are the parts of the processor.
 
-A task enters in this order: a place, if kinds lend each other theirs; a permit of the fleet's limit; a claim; a
-connection; what the user has put around; the rate, which is spent last; and the circuit breaker, which measures the
-handler alone.
+A task enters in this order: a lent place; a permit of the fleet's limit; a claim; a connection; what the user has put
+around; the rate, which is spent last; and the circuit breaker, which measures the handler alone.
 
 A task that waits for a part is leased, so their number is bounded: a runner that would take another rests first
 (`_room`). While the breaker is open all runners rest, and then one task after the other is let in as a probe.

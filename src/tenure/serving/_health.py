@@ -52,8 +52,6 @@ def answering(
 
 
 class _Health:
-    """Belongs to the loop of the thread that answers."""
-
     def __init__(self, pulse: Pulse, stalled: float, metrics: Callable[[], tuple[bool, str]] | None) -> None:
         self._metrics = metrics
         self._pulse = pulse
@@ -61,7 +59,6 @@ class _Health:
         self._connections = 0
 
     async def ask(self) -> None:
-        """Ask the watched loop for signs of life until cancelled, or until it has ended."""
         while True:
             try:
                 self._pulse.ask()

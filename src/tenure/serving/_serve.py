@@ -43,9 +43,7 @@ async def serve(
 
     Raises the error of a service when the others are drained, of several an `ExceptionGroup`; `RuntimeError`
     outside of the main thread without `signals=False`; `OSError` if the health address cannot be used; `TypeError`
-    and `ValueError` for invalid arguments.
-
-    Cancellation: the services are cancelled.
+    and `ValueError`. Cancellation: the services are cancelled.
     """
     grace = check_timeout("grace", grace)
     stalled = check_seconds("stalled", stalled, least=None)

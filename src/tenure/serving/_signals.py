@@ -18,7 +18,6 @@ _TURN = 0.5
 
 @asynccontextmanager
 async def signals_received(on_signal: Callable[[signal.Signals], None]) -> AsyncGenerator[None]:
-    """A block in which the signals that end a process call a function on the loop."""
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError(
             "only the main thread can receive signals: call serve there, or pass signals=False and cancel it"

@@ -47,7 +47,6 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
 
     @property
     def is_held(self) -> bool:
-        """True from the entry until the block is left."""
         return self._task_end is not None
 
     async def __aenter__(self) -> L:
@@ -149,7 +148,6 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
         raise NotImplementedError
 
     def _conclude(self, held: L, error: BaseException | None, *, ended_by_us: bool) -> Swallows:
-        """Raise the error that follows, or return the result of `__aexit__`."""
         raise NotImplementedError
 
     # inside

@@ -123,8 +123,8 @@ def _check_table(table: str) -> None:
 class LuaGuard:
     """Refuses a Lua script on Redis or Valkey once a newer token was seen.
 
-    `key` keeps the newest token beside the data; in a cluster it needs the data's hash tag. Run `script(yours)`
-    with `key` as the last of the keys and `token` as the last of the arguments; your script does not see these two. A
+    `key` keeps the newest token beside the data; in a cluster it needs the data's hash tag. Run `script(yours)` with
+    `key` as the last of the keys and `token` as the last of the arguments; your script does not see these two. A
     script with an older token ends at once, with an error and without effect; `refusals()` turns the error into
     `LeaseLost`.
 
@@ -152,10 +152,7 @@ class LuaGuard:
 
 
 class Guarded:
-    """A hold with a token, which can fence its holder's writes.
-
-    Thread safety: any.
-    """
+    """A hold with a token, which can fence its holder's writes. Thread safety: any."""
 
     __slots__ = ()
 

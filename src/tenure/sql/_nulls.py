@@ -44,7 +44,6 @@ class Identity(NamedTuple):
 
     @classmethod
     def of(cls, table: str, is_null: Mapping[str, bool]) -> Identity:
-        """By the names of the columns, in whatever case."""
         nulls = frozenset(name.lower() for name, null in is_null.items() if null)
         return cls(table, frozenset(name.lower() for name in is_null), nulls)
 
@@ -54,7 +53,6 @@ _known: WeakKeyDictionary[Any, set[Identity]] = WeakKeyDictionary()
 
 
 def catalogue_query(quoted_table: str, is_sqlite: bool) -> tuple[str, dict[str, str]]:
-    """The statement that asks for the unique indexes of a table, and its values."""
     if not is_sqlite:
         return _POSTGRES, {"table": quoted_table}
     schema, _, table = quoted_table.rpartition(".")

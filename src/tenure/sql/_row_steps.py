@@ -25,8 +25,6 @@ _UNFIT = re.compile(r"[%:\0]")
 
 
 class Wanted(NamedTuple):
-    """The row with the values `where`, or else a new row with `values`."""
-
     table: str
     where: Mapping[str, Any]
     values: Mapping[str, Any]

@@ -323,7 +323,6 @@ class PendingRelease:
         return parked
 
     async def wait(self, seconds: float) -> None:
-        """Wait for the acknowledgement, at most so long, in a shield."""
         if self.settled:
             return
         with CancelScope(deadline=now() + seconds, shield=True):

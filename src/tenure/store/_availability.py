@@ -23,25 +23,21 @@ class Availability:
 
     @property
     def cause(self) -> str:
-        """The first error, in brackets; or ""."""
         return next((f" ({error})" for error in self._away.values()), "")
 
     def check(self) -> None:
-        """Ask the engine about its connections."""
         if (error := self._engine.unreachable) is None:
             self.back(self._engine)
         else:
             self.lost(self._engine, error)
 
     def lost(self, part: object, error: StoreUnavailable) -> None:
-        """A part of it cannot be reached."""
         if not self._away:
             self._since = now()
             self.reporter.warn("link.lost", url=self._engine.url, error=error)
         self._away[part] = error
 
     def back(self, part: object) -> None:
-        """Note that this part can be reached."""
         if self._away.pop(part, None) is not None and not self._away:
             self._until = now()
             self.reporter.inform("link.back", url=self._engine.url, seconds=self._until - self._since)

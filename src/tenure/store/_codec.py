@@ -1,5 +1,3 @@
-"""The encoding of payloads as bytes."""
-
 from __future__ import annotations
 
 import json

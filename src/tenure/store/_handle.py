@@ -44,8 +44,6 @@ class Listener(Protocol):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class StoreHandle:
-    """The inside of a `Store`."""
-
     engine: InitVar[e.Engine]
     process: str
     namespace: str

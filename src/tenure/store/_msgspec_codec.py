@@ -1,5 +1,3 @@
-"""JSON of one type, by msgspec."""
-
 from __future__ import annotations
 
 from typing import Any, Generic, overload

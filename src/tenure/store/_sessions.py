@@ -301,7 +301,6 @@ class Sessions:
         return session
 
     async def get(self, ttl: float, key: str = "") -> Session:
-        """The session for this ttl and key, opened if need be."""
         dispatcher = self._dispatchers.of(key or self.process)
         while True:
             if self._home.closed:

@@ -1,5 +1,3 @@
-"""The open handle on an engine."""
-
 from __future__ import annotations
 
 import os

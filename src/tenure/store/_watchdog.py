@@ -286,7 +286,6 @@ def _describe(place: tuple[str, int, str, str]) -> str:
 
 
 def _on_stack(frames: Iterable[FrameType], held: list[Held]) -> list[Held]:
-    """The holds that stand in the variables of these frames, or in lists there."""
     seen: set[int] = set()
     for frame in frames:
         for value in frame.f_locals.values():

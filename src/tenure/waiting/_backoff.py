@@ -1,5 +1,3 @@
-"""Pauses between tries, which grow while something is away."""
-
 from __future__ import annotations
 
 from random import uniform
@@ -23,7 +21,6 @@ class Backoff:
         self._next = first
 
     def reset(self) -> None:
-        """Begin with the first pause again: a try has succeeded."""
         self._next = self._first
 
     async def pause(self) -> None:

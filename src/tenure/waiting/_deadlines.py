@@ -42,7 +42,6 @@ class Deadlines(Generic[W]):
         self._context = context_of_callbacks()
 
     def add(self, waiter: W, seconds: float) -> None:
-        """Have a waiter that stands in the line leave after `seconds`."""
         heappush(self.heap, (now() + seconds, next(self._number), waiter))
         if self.heap[0][2] is waiter:
             self._arm()

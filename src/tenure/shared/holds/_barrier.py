@@ -41,8 +41,8 @@ class BarrierStatistics:
 class Barrier:
     """A meeting point for `parties` calls of `wait` over all processes of the store: when all have come, all return.
 
-    `on_departure` of a party applies if it is cancelled, before its arrival or later, or if it dies while it waits,
-    which is noticed when its `ttl` in seconds has passed:
+    `on_departure` of a party applies if it is cancelled, before its arrival or later, or dies while it waits, which is
+    noticed after its `ttl` in seconds:
 
     - "break" breaks the generation: all calls get `BarrierBroken`, present and later ones, until `reset`;
     - "drop" forgets the party, and the others wait for another.

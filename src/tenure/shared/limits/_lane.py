@@ -89,8 +89,6 @@ class Slot:
 
 
 class Lane:
-    """The callers that want something of the same limits."""
-
     def __init__(
         self, limits: tuple[e.RateLimit, ...], zeros: tuple[bool, ...], on_leave: Callable[[Spot], None]
     ) -> None:
@@ -231,7 +229,6 @@ class Lane:
     # inside
 
     def _served(self, soon: float) -> tuple[int, Spot | None]:
-        """The number of slots that are for callers, and the first caller without a slot."""
         spot, n = self.line.head(), 0
         for slot in self.slots:
             is_soon = slot.due <= soon

@@ -53,7 +53,6 @@ class Lanes:
         return any(map(self.asks, self._lanes))
 
     def next_time(self, *, busy: bool) -> float:
-        """The next time to let a caller go or to ask for one."""
         times = [inf]
         for lane in self._lanes:
             if lane.slots and self.is_checked:

@@ -276,7 +276,6 @@ class Spender:
         )
 
     def _go_on(self, *, asked: bool = False) -> None:
-        """Send what has gathered, unless something is under way."""
         waits = self.lanes.wait
         if waits:
             self._set_alarm()  # also where something is sent: slots may be due before the answer comes

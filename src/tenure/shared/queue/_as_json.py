@@ -13,7 +13,6 @@ _JSON = JsonCodec()
 
 
 def readable(name: str, data: bytes) -> dict[str, Any]:
-    """The field `name`, or `<name>_base64`."""
     with suppress(ValueError, RecursionError):
         value = _JSON.decode(data)
         # exactly these bytes, and not nested too deeply for a field of an object

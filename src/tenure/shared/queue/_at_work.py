@@ -1,5 +1,3 @@
-"""The live processes that work on a queue."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """The task that follows a dead letter: in a queue of its own, put once on record, whichever process sees it first.
 
-Dead letters have ranks, in the order in which their tasks died. A cursor in the queue of the handler is the highest
-rank of which it has a task, compared and set in the step that puts more tasks.
+Dead letters have ranks, in the order in which their tasks died. A cursor in the handler's queue is the highest rank
+with a task, compared and set in the step that puts more tasks.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class _Worker(Protocol):
 class DeadLetters:
     """Puts a task into the queue `<name>.dead` for each dead letter of `queue`, and runs the worker made for these.
 
-    The payload of such a task is the `TaskRecord` of the dead letter; its priority, group and meta are the same.
+    Its payload is the `TaskRecord` of the dead letter; its priority, group and meta are the same.
     """
 
     def __init__(self, queue: WorkQueue[Any], make_worker: Callable[[WorkQueue[Any]], _Worker]) -> None:

@@ -31,8 +31,6 @@ import tenure.engine as e
 
 
 class Demand:
-    """The numbers of the next exchange: tasks, or takers, of this process and one queue."""
-
     __slots__ = (
         "_hinted",
         "advertised",

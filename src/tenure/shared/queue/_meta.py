@@ -44,6 +44,5 @@ def _dumped(meta: Mapping[object, object]) -> bytes:
 
 
 def decode_meta(data: bytes) -> dict[str, str]:
-    """The meta that was put, without the task's own options beside it."""
     found: Any = json.loads(data) if data else {}
     return found[0] if data[:1] == b"[" else found

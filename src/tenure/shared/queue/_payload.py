@@ -1,5 +1,3 @@
-"""The type of a queue's payloads, and values as bytes."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

@@ -44,8 +44,6 @@ class _Request(Held):
 
 
 class Producers:
-    """The puts of this process into one queue."""
-
     def __init__(self, store: StoreHandle, key: str, record: QueueRecord) -> None:
         self.record = record
         self._store = store

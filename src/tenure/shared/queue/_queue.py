@@ -1,5 +1,3 @@
-"""The work queue: bounded, prioritised, leased and fenced."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping

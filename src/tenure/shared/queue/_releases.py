@@ -42,7 +42,6 @@ async def name_release(
     together: bool,
     options: PutOptions,
 ) -> Release:
-    """Put a release on record, unless it is there. Raises as `Task.at_end` does."""
     entry = RELEASE + check_name("name", name)
     called, key = target._call(Item(payload, **options)), target._place.key
     if wrong := [option for option in _NEVER if called.options.get(option) not in (None, 0)]:

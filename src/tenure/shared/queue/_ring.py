@@ -81,7 +81,6 @@ class Crew:
 
     @property
     def stuck(self) -> str | None:
-        """The reason why none of the runners comes to an end, in words, or None."""
         if not self._full or not all(runner.full() & self._full for runner in self.runners):
             self._full = frozenset()
             return None

@@ -86,12 +86,10 @@ class Runners:
 
     @property
     def stalled(self) -> str | None:
-        """The reason why these runners take nothing although the engine can be reached, or None."""
         waits = self._queue._takers.stalled if self.running and not self.draining else None
         return waits or self._crew.stuck
 
     async def run(self) -> None:
-        """Work until cancelled or drained."""
         self.running = True
         self._problem = None
         self._fetch_ahead(True)
@@ -121,7 +119,6 @@ class Runners:
             scope.cancel("the worker is drained")
 
     async def drain(self) -> None:
-        """Take no more tasks; return when `run` has ended."""
         self.begin_draining()
         if self.running:
             await self._ended.wait(self._ended.join(None))

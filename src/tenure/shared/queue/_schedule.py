@@ -77,8 +77,6 @@ class ScheduledQueue(TargetQueue, Protocol[P]):
 
 
 class ScheduleState(NamedTuple):
-    """The state of a schedule on the engine; `tick` is the last tick, None without one."""
-
     cursor: StoredCursor | None
     tick: float | None
     paused: bool

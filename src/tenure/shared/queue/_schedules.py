@@ -140,16 +140,15 @@ class Schedules(Generic[P]):
         return await self._change(name, lambda before, _: None if before is None else NOTHING)
 
     async def run_now(self, name: str) -> int:
-        """Put a task of a schedule at once, beside the tasks of its ticks, and return its id.
+        """Put a task of a schedule, as `Schedule.run_now`. Raises `LookupError` if there is no such schedule.
 
-        Raises `LookupError` if there is no such schedule, and as `put` does. Cancellation: as with `put`.
+        Cancellation: as with `put`.
         """
         return await (await self._found(name)).run_now()
 
     async def next(self, name: str) -> datetime | None:
-        """The time of the next tick of a schedule, in its time zone; None after its `end`.
-
-        Raises `LookupError` if there is no such schedule, `StoreClosed`, `EngineError`.
+        """The time of the next tick of a schedule, as `Schedule.next`. Raises `LookupError` if there is no such
+        schedule.
         """
         return next(iter((await self._found(name)).coming()), None)
 
@@ -157,8 +156,7 @@ class Schedules(Generic[P]):
         """Put a task at each tick of the schedules that are kept in the store, until cancelled or drained.
 
         A schedule that cannot be read here, for instance in an unknown time zone, is named in a warning of the logger
-        `tenure`, and left to others. Raises `StoreClosed`, `EngineError`; `RuntimeError` if it runs already.
-        Cancellation: as with `Schedule.run`.
+        `tenure`. Raises and cancellation as `Schedule.run`.
         """
         if self._scope is not None:
             raise RuntimeError(f"{self!r}: runs already")

@@ -269,11 +269,9 @@ def _limit(rate: e.Rate | None) -> Limit | None:
 class QueueRecord:
     """The record of a queue, as far as this process names its fields and knows them.
 
-    | event | fields that are sent |
-    |---|---|
-    | a description names fields | these, before its first operation |
-    | a session begins, or half of `RECORD_TTL` passes | the named fields that the record lacks, before the next one |
-    | an answer has another revision | nothing but the question for the record |
+    The fields that a description names are sent before its first operation. When a session begins, or half of
+    `RECORD_TTL` passes, the named fields that the record lacks are sent before the next operation. After an answer
+    with another revision, the record is asked for.
     """
 
     def __init__(self, store: StoreHandle, key: str) -> None:

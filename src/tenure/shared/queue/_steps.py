@@ -1,5 +1,3 @@
-"""Steps: parts of a handler that run once on record."""
-
 from __future__ import annotations
 
 import inspect

@@ -81,8 +81,6 @@ if hasattr(os, "register_at_fork"):
 
 
 class Suspects:
-    """The suspects of one queue that are in this process."""
-
     def __init__(self, takers: Beside) -> None:
         self.limit(5)
         self.kept: deque[tuple[Session, e.Taken]] = deque()

@@ -253,10 +253,10 @@ class Task(Guarded, Held, Generic[P_co]):
     async def progress(self, value: Any) -> None:
         """Report how far the task is: for anybody who looks, and for a next delivery.
 
-        If the cancellation of the task was requested, `cancelled` is true, and asynchronous code in the block is
-        cancelled.
-        Raises `LeaseLost` if the task is no longer this holder's, `PayloadTooLarge`, `EngineError`, `StoreClosed`, and
-        the errors of the codec. Cancellation: the report may or may not be stored.
+        If the cancellation of the task was requested, asynchronous code in the block is cancelled. Raises `LeaseLost`
+        if the task is no longer this holder's, `PayloadTooLarge`, `EngineError`, `StoreClosed`, and the errors of the
+        codec.
+        Cancellation: the report may or may not be stored.
         """
         queue, data = self._queue, self._kept("progress", value)
         self._reports += 1
@@ -483,7 +483,6 @@ class Task(Guarded, Held, Generic[P_co]):
         return target
 
     def _check_place(self, what: str) -> None:
-        """Refuse a wait for which the handler cannot be interrupted and run again."""
         self.check()
         scope = self._scope
         if isinstance(scope, HandlerScope):
@@ -554,7 +553,6 @@ class Task(Guarded, Held, Generic[P_co]):
             raise TaskCancelled(self._queue.key, self.id)
 
     async def _suspend(self, verdict: e.Verdict, until: str, delay: float = 0.0) -> NoReturn:
-        """Interrupt the handler, so that the task waits and is delivered again."""
         family, scope = self._opened_family(), self._scope
         assert isinstance(scope, HandlerScope)
         family.wait = e.Settle(self.id, self.token, verdict, until.encode(), delay)
