@@ -183,9 +183,7 @@ class Awaiting:
         return _in_transaction(await self._raw())
 
     async def in_its_thread(self, function: Callable[[Any, list[Any]], e.A]) -> e.A:
-        """Call a function as a whole with the driver's blocking connection, in its thread. Raises `TypeError` if it
-        has none.
-        """
+        """Call a function as a whole in the thread of the driver's blocking connection, or raise `TypeError`."""
         raw = await self._raw()
         if _family(raw) != "aiosqlite":
             raise TypeError(f"connection must be one to SQLite, not {self._connection!r}")

@@ -224,8 +224,9 @@ class TooManyChildren(TenureError, RuntimeError):
 
 
 class ReleaseFailed(TenureError):
-    """The release `name` is a dead letter, as the task `task_id` of `queue`, so its thing is not undone; `error` says
-    why.
+    """The release `name` is a dead letter, as the task `task_id` of `queue`: its thing is not undone.
+
+    `error` says why.
     """
 
     def __init__(self, queue: str, task_id: int, name: str, error: str) -> None:

@@ -78,8 +78,9 @@ class Limit:
 
 
 class Available(float):
-    """The amount that may be spent now, 0 while held off: a number of the usual unit; `available["tokens"]` of another
-    unit.
+    """The amount that may be spent now, 0 while held off: a number of the usual unit.
+
+    `available["tokens"]` is the amount of another unit.
     """
 
     __slots__ = ("_amounts",)
@@ -106,9 +107,7 @@ class LimiterState(NamedTuple):
     """The state of a limiter at one moment."""
 
     available: Available
-    """The number of calls of cost 1 that may start now; it may have a fraction. `available["tokens"]` is the amount
-    of another unit.
-    """
+    """The number of calls of cost 1 that may start now, with a fraction. See `Available` for other units."""
     retry_after: float
     """Seconds until a call of cost 1 could start; 0 if it could start now."""
     held_off: float
@@ -146,9 +145,7 @@ class Limits:
         )
 
     def costs(self, cost: Cost) -> dict[str, float]:
-        """The cost as an amount of each unit. Raises `ValueError` for an amount above a burst, or a unit without a
-        limit.
-        """
+        """The cost as an amount of each unit. Raises `ValueError` above a burst, and for a unit without a limit."""
         costs = dict.fromkeys(self.units, 0.0)
         if isinstance(cost, Mapping):
             if REQUESTS in costs:

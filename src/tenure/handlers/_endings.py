@@ -36,9 +36,7 @@ class NotKept(Exception):
 
 
 def split_failure(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
-    """The failure and the interruption in what left a handler; of a group, the parts. Called in the handler's task
-    and scopes.
-    """
+    """The failure and the interruption in what left a handler; of a group, the parts. Called in its task and scopes."""
     if isinstance(error, Exception):
         return error, None
     cancelled = anyio.get_cancelled_exc_class()

@@ -51,10 +51,9 @@ class HandlerProcess:
             self._problem = problem
 
     async def start(self) -> None:
-        """Start the process, unless it is there, and wait until it has imported the function. Raises `RuntimeError`,
-        `OSError`.
+        """Start the process, unless it is there, and wait until it has imported the function.
 
-        Cancellation: the process is killed.
+        Raises `RuntimeError`, `OSError`. Cancellation: the process is killed.
         """
         problem, self._problem = self._problem, None
         if problem is not None:
@@ -79,9 +78,9 @@ class HandlerProcess:
         )
 
     async def call(self, *args: Any, **kwargs: Any) -> Any:
-        """The return value of the function. Raises its errors, `RuntimeError` if its process ends, and `TypeError` of
-        pickle.
+        """The return value of the function.
 
+        Raises its errors, `RuntimeError` if its process ends, and `TypeError` for arguments that cannot be pickled.
         Cancellation: the process is killed.
         """
         try:

@@ -1,8 +1,7 @@
 """A watch over the event loop, by a thread that looks at the loop ten times within the threshold.
 
 If it finds the same step of the same task for as long as the threshold, it takes the stack; the next step ends the
-block. trio reports each step (an instrument adds one to a number). asyncio does not: there a timer adds to the number
-as soon as the loop has turned.
+block. trio reports each step. asyncio does not: there a timer counts the turns of the loop.
 """
 
 from __future__ import annotations

@@ -170,8 +170,7 @@ class Level:
 
 
 def slack_of(per: float, fills_in: float) -> float:
-    """The seconds by which a bucket may be overfull after it was emptied late, so that no more than the burst goes at
-    once.
+    """The seconds by which a bucket may be overfull after it was emptied late: no more than the burst goes at once.
 
     A bucket that holds fewer tokens than fall due in `MADE_UP` may hold one token more.
     """

@@ -364,8 +364,7 @@ class PriorityQueue(_Queue[T]):
             raise WouldBlock
 
     async def put(self, item: T, priority: int = _UNSAID) -> None:
-        """Put an item; waits while the queue is full, behind items of higher or equal priority; otherwise as
-        `Queue.put`.
+        """Put an item; waits while the queue is full, behind items of higher or equal priority; otherwise as `Queue`.
 
         Cancellation: the item is not in the queue.
         """

@@ -1,6 +1,4 @@
-"""Weighted slots over a `Line`, first come first served: a heavy waiter at the head holds up the light ones behind
-it.
-"""
+"""Weighted slots over a `Line`, first come first served: heavy waiters hold up light waiters behind them."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ class Slots:
         self._begin(n)
 
     async def take(self, n: int = 1) -> None:
-        """Take `n` slots, after all earlier tasks; `ValueError` for an `n` that can never be had. Always a
-        checkpoint.
-        """
+        """Take `n` slots, after all earlier tasks. Raises `ValueError` for an `n` that can never be had."""
         if not 1 <= n <= self._limit:
             self._refuse(n)
         if self._in_use + n > self._limit or self._line:

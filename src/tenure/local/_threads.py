@@ -2,7 +2,6 @@
 
 A thread cannot be stopped: a thread whose caller gave up is *abandoned*, and keeps its slot until it has ended. A call
 is handed over by a claim that only one side can win: the thread when it starts, or a caller that is cancelled before.
-The side that has the call gives the slot back.
 """
 
 from __future__ import annotations

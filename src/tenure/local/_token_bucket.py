@@ -66,9 +66,7 @@ class Reservation:
         return self._due + (self._bucket._held - self._held)
 
     def cancel(self) -> bool:
-        """Give the tokens back, if their time has not come, and return whether it did; later waiters get theirs
-        sooner.
-        """
+        """Give the tokens back, if their time has not come, and return whether it did. Later waiters go sooner."""
         if not self._n or (self._place is None and self._time < steady()):
             return False
         n, self._n = self._n, 0.0

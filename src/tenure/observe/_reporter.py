@@ -27,8 +27,8 @@ _logger = logging.getLogger("tenure")
 class Reporter:
     """Reports the events of one object or store. Problems are logged whether or not there is an observer.
 
-    The same event (of the same queue) is logged ten times at once at most, and then once a second on average; a line
-    says how many were left out, with `later(function)` about a second later, otherwise with the next line, at
+    The same event (of the same queue) is logged ten times at once at most, and then once a second on average. A line
+    says how many were left out: with `later(function)` about a second later, otherwise with the next line, at
     `settle`, or when this object goes. Errors of an observer are logged, errors of the user's logging printed to
     stderr.
     """
@@ -57,9 +57,7 @@ class Reporter:
                 self._log(logging.WARNING, f"the observer failed at {event}", {**fields, "error": problem})
 
     def attempt(self, function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T | None:
-        """The return value of a function of the observer's tracing; None if it raises, which is logged. In any
-        thread.
-        """
+        """The return value of a function of the observer's tracing; None if it raises. In any thread."""
         try:
             return function(*args, **options)
         except Exception as problem:  # noqa: BLE001 - as for a notice

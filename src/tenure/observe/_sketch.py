@@ -13,10 +13,10 @@ _LEAST_BUCKET = ceil(log(_LEAST) * _PER_LOG)
 
 
 class Sketch:
-    """Counts values in buckets whose borders grow by two percent each, so quantiles are within one percent; sketches
-    add up.
+    """Counts values in buckets whose borders grow by two percent each, for quantiles within one percent.
 
-    A value below a millionth counts as 0. Values of a microsecond to a year fall into some 1,500 buckets.
+    Sketches add up. A value below a millionth counts as 0. Values of a microsecond to a year fall into some 1,500
+    buckets.
 
     Source: DDSketch (Masson, Rim, Lee 2019), with logarithmic mapping and without collapsing.
     """

@@ -55,9 +55,7 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class LockTimes:
-    """The times for which handlers waited for locks, held them, and handed them over to the next task of this
-    process.
-    """
+    """The times for which handlers waited for locks, held them, and handed them over within this process."""
 
     wait: Latency
     hold: Latency

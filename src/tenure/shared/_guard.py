@@ -163,8 +163,7 @@ class Guarded:
         """The guard that refuses this holder's writes to PostgreSQL or SQLite once a later holder has written.
 
         `table` keeps the newest tokens. `name` is the name of the fence: by default the name of the hold. Raises
-        `RuntimeError` for a hold that several may have at the same time (a semaphore, a lock for reading): they would
-        refuse one another.
+        `RuntimeError` for a hold that several may have at the same time (a semaphore, a lock for reading).
         """
         fenced, token = self._fence()
         return SqlGuard(name or fenced, token, table)

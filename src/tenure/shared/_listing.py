@@ -26,11 +26,9 @@ class Page(Generic[R_co]):
 class Listing(Generic[R]):
     """Records in an order: `async for record in queue.tasks("dead")`, or page by page.
 
-    Iterating reads up to 256 records of one moment at a time, keeps no more, and ends after the `limit` of the
-    listing. A record that exists from the first page to the last is listed; other records may be missed or come twice.
-    Raises `StoreClosed`, `EngineError`.
-
-    Thread safety: none. A listing is a description and can be read again.
+    Iterating reads up to 256 records of one moment at a time, and ends after the `limit` of the listing. A record that
+    exists from the first page to the last is listed; other records may be missed or come twice. Raises `StoreClosed`,
+    `EngineError`. A listing is a description and can be read again.
     """
 
     def __init__(self, read: Read[R], limit: int | None = None) -> None:

@@ -1,9 +1,8 @@
 """Race-safe get-or-create for the ORM.
 
 Read; if the row is not there, insert inside a savepoint; if the database refuses, roll back to the savepoint and read
-again. A refusal of a NOT NULL, foreign key or check constraint is the caller's error, and so is a collision with a
-visible row that is not the requested row. A transaction whose snapshot was taken at its first read (REPEATABLE READ,
-SERIALIZABLE) will never see what came later.
+again. A refusal of another constraint is the caller's error, and so is a collision with a visible row that is not the
+requested row. A transaction whose snapshot was taken at its first read will never see what came later.
 """
 
 from __future__ import annotations

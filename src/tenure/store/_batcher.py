@@ -61,9 +61,7 @@ class Batcher:
             self._due = True
 
     async def answered(self, line: Line[T, V], waiter: Waiter[T, V], outcome: Callable[[], str]) -> V:
-        """Wait for what an answer grants the waiter. Raises `StoreUnavailable`, with the outcome, if none comes in
-        time.
-        """
+        """Wait for what an answer grants the waiter. Raises `StoreUnavailable`, with the outcome, if none comes."""
         try:
             return await line.wait(waiter, self.patience)
         except Expired:

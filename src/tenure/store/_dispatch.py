@@ -38,9 +38,7 @@ _NOT_OPEN = "the store is not open: use `async with open_store(...) as store`"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 WINDOW = 2 * e.CAP
-"""The number of operations that may be under way: a batch, and the next batch that forms. Urgent operations need no
-room.
-"""
+"""The number of operations that may be under way: a batch, and the next batch that forms."""
 
 _READS = (e.Count, e.GetResult, e.Ping, e.Scan)
 
@@ -205,7 +203,7 @@ class Dispatcher:
         return call
 
     def call_soon(self, function: Callable[[], object]) -> None:
-        """Call a plain function at the end of the loop's turn, before the next batch; equal functions only once."""
+        """Call a plain function at the end of the loop's turn, before the next batch; equal functions once."""
         if function not in self._soon and self._closed is None:
             self._home.check()
             self._soon[function] = None

@@ -102,9 +102,7 @@ class StoreHandle:
         return self.dispatchers.of(operation.key).send(operation, on_answer)
 
     def call_soon(self, function: Callable[[], object], key: str = "") -> None:
-        """Call a plain function at the end of the loop's turn, to send what concerns a key; equal functions only
-        once.
-        """
+        """Call a plain function at the end of the loop's turn, to send what concerns a key; equal functions once."""
         self.dispatchers.of(key).call_soon(function)
 
     def call_at(self, when: float, function: Callable[[], None]) -> None:

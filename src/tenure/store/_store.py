@@ -117,8 +117,9 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
 
     @property
     def unready(self) -> str | None:
-        """The reason why the store cannot work, in words; None if it is open, its engine can be reached, and sessions
-        live.
+        """The reason why the store cannot work, in words; None if it works, as far as is known.
+
+        It works if it is open, its engine can be reached, and each session in use is alive.
         """
         handle, home = self._handle, self._handle.home
         if (trouble := handle.availability.trouble) is not None:

@@ -46,8 +46,9 @@ class Timers:
 
 
 class Timer:
-    """Calls a function at the time that was set last. One entry in the heap serves for a timer that is set later and
-    later:
+    """Calls a function at the time that was set last.
+
+    One entry in the heap serves for a timer that is set later and later:
 
     | state   | `_armed` | `due`      | `set`                     | its time has come        |
     |---------|----------|------------|---------------------------|--------------------------|

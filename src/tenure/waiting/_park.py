@@ -443,10 +443,10 @@ class TaskEnd:
             _trio().add_parking_lot_breaker(cast("Task", task), self)
 
     def watch(self, watcher: object, callback: Callable[[], None]) -> None:
-        """Call `callback` when the task has ended, however it ended: at once (trio) or in the loop's next turn
-        (asyncio).
+        """Call `callback` when the task has ended, however it ended.
 
-        It is called outside any task, for a task that has ended already too, and must not raise (trio would crash).
+        It is called at once (trio) or in the loop's next turn (asyncio), for a task that has ended already too,
+        outside any task. It must not raise (trio would crash).
         """
         self.callbacks[watcher] = callback
         if self.task is None:

@@ -18,9 +18,7 @@ __all__ = ("read",)
 
 
 async def read(source: socket, callback: Callable[[], None]) -> NoReturn:
-    """Call `callback` in each turn of the loop in which the socket can be read, in this task's context; see
-    `on_readable`.
-    """
+    """Call `callback` in each turn of the loop in which the socket can be read; see `on_readable`."""
     reader, number, readers = _Reader(callback), source.fileno(), _readers_of_this_run()
     readers.add(reader)
     try:

@@ -61,9 +61,7 @@ class Claim(Lease):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The metadata that the resource had when it was claimed, or that `set_metadata` stored; decoded at each
-        reading.
-        """
+        """The metadata of the resource when it was claimed, or as `set_metadata` stored it; decoded at each reading."""
         return decode(self._store.codec, self._fields)
 
     @property

@@ -43,8 +43,7 @@ class Term(Lease):
 
 
 class Election(NotABlock):
-    """An election of one leader at a time over all processes that use the store; candidates wait first come, first
-    served.
+    """An election of one leader at a time over all processes that use the store. Candidates wait in line.
 
     `await election.lead(body)` campaigns and runs `body(term)`; leadership moves on only when the body has ended.
     `node` is the name that others see; the default is the store's process: host, process id, and a random part.

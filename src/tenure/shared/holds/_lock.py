@@ -55,9 +55,10 @@ class Holdable:
     async def break_holder(self, token: int) -> bool:
         """Take the lock from a holder that is stuck, known by its token (see `holders`); for operators.
 
-        The next waiter has the lock at once. When the holder's process learns of it, the holder's block is cancelled
-        and raises `LeaseLost` ("broken"). Until then, only the token can fence the holder's writes. Returns False if
-        the token holds nothing. Cancellation: it may or may not be applied.
+        The next waiter has the lock at once. The holder's block is cancelled when its process learns of it, and raises
+        `LeaseLost` ("broken"); until then, only the token can fence its writes. Returns False if the token holds
+        nothing.
+        Cancellation: it may or may not be applied.
         """
         return await break_holder(self._store, self._key, token)
 

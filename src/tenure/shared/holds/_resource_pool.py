@@ -151,8 +151,7 @@ class ResourcePool(NotABlock):
     async def remove(self, resource: str) -> bool:
         """Take a resource out of the pool, a claimed resource when it is given back. Returns False if there is none.
 
-        If the engine's answer gets lost, the call asks again, and may return False although it has removed the
-        resource.
+        After a lost answer of the engine, it may return False although it has removed the resource.
         Raises `StoreClosed`, `EngineError`. Cancellation: it may or may not be applied.
         """
         return (

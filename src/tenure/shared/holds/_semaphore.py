@@ -75,8 +75,8 @@ class Semaphore(Holdable, AsyncBlock):
         """Change the number of permits for all processes, for good.
 
         Additional permits are granted at once; fewer take effect as holders leave. Waiters that ask for more than the
-        new number get `CapacityMismatch`, as do objects that were made with another number. This object knows the new
-        number at once. Cancellation: it may or may not be applied.
+        new number get `CapacityMismatch`, as do other objects that were made with another number. Cancellation: it may
+        or may not be applied.
         """
         permits = check_count("permits", permits)
         await self._store.call(e.Resize(self._key, permits))

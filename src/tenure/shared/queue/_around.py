@@ -44,9 +44,7 @@ def check_around(around: object) -> tuple[Around, ...]:
 
 
 class Surroundings:
-    """The managers around the handlers of a worker. With `whole`, `timeout` limits entering and the handler
-    together.
-    """
+    """The managers around the handlers of a worker. With `whole`, `timeout` limits entering too."""
 
     def __init__(self, around: Sequence[Around], timeout: float | None, *, whole: bool = True) -> None:
         self.draining: bool = False

@@ -63,9 +63,7 @@ def _name_of(hint: Any) -> str:
 
 
 def conversion_of(what: str, hint: Any) -> Conversion | None:
-    """The conversion for an annotation; None for an annotation that says nothing. Raises `ModuleNotFoundError`,
-    `TypeError`.
-    """
+    """The conversion for an annotation; None for an annotation that says nothing."""
     while (inner := getattr(hint, "__value__", getattr(hint, "__supertype__", hint))) is not hint:
         hint = inner
     if get_origin(hint) in (Awaitable, Coroutine):

@@ -35,11 +35,10 @@ class HandlerScope:
 
 
 class Family:
-    """The entries of a task as one delivery of it reads and writes them; `wait` is the verdict that suspends the
-    delivery.
+    """The entries of a task as one delivery of it reads and writes them.
 
-    `left` is true if a block of children was left before they had ended, `progressed` if the delivery has stored a
-    value.
+    `wait` is the verdict that suspends the delivery. `left` is true if a block of children was left before they had
+    ended, `progressed` if the delivery has stored a value.
     """
 
     __slots__ = (

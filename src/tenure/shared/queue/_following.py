@@ -96,8 +96,9 @@ class Feed:
 
 
 class TaskChanges(AsyncBlock, NotAwaited, Generic[P_co]):
-    """A task as it is, and then at each change, until it has ended; see `WorkQueue.follow`. No record comes twice
-    in a row.
+    """A task as it is, and then at each change, until it has ended; see `WorkQueue.follow`.
+
+    No record comes twice in a row.
     """
 
     __slots__ = ("_feed", "_feeds", "_read", "_seen")

@@ -220,8 +220,7 @@ class WorkQueue(Target[P], Generic[P]):
 
     @shows_options(PutOptions, priority=0, delay=0.0)
     async def put_in(self, connection: object, payload: P, **options: Unpack[PutOptions]) -> int:
-        """Put a task in a transaction of yours, on a connection to the store's own database, and return its id: an
-        outbox.
+        """Put a task in a transaction of yours, on a connection to the store's own database, and return its id.
 
         It does not wait for room. Until the transaction has ended, call nothing else of the store, which may wait for
         it. Connections are as for `SqlGuard.enforce`.
@@ -362,8 +361,7 @@ class WorkQueue(Target[P], Generic[P]):
     async def signal(
         self, task_id: int = 0, name: str = "", value: Any = None, *, key: str | None = None
     ) -> bool:
-        """Send an unfinished task, named by its id or `key`, a signal, for which its handler waits with
-        `Task.wait_for`.
+        """Send a signal to an unfinished task, named by its id or `key`. Its handler waits with `Task.wait_for`.
 
         The first signal of a name counts, also before the wait. Its value is kept until the task has ended. Returns
         False if the task is unknown or has ended, if it has that signal with another value, and if the wait's timeout
@@ -543,9 +541,8 @@ class WorkQueue(Target[P], Generic[P]):
         `state` is "waiting", "delayed", "leased", "suspended", "ending", "dead", "done", "discarded", "cancelled",
         "expired", or "ended" (in any way). Waiting tasks come by group, and in each in the order of taking; delayed
         tasks as they become due, leased tasks as they were taken, suspended and ending tasks by id, ended tasks as
-        they ended. Payloads of ended tasks are None unless the queue keeps them.
-
-        This process selects, from pages of 256 tasks.
+        they ended. Payloads of ended tasks are None unless the queue keeps them. This process selects, from pages of
+        256 tasks.
         """
         if state not in (None, *e.TASKS):
             raise ValueError(f"state must be one of {', '.join(e.TASKS)}, not {state!r}")
@@ -565,11 +562,10 @@ class WorkQueue(Target[P], Generic[P]):
         limit: int | None = None,
         dry_run: bool = False,
     ) -> int:
-        """Make dead tasks ready again (None: all, or all that are selected), and return how many; their attempts start
-        anew.
+        """Make dead tasks ready again (None: all, or all that are selected), and return how many.
 
-        A task whose `key` another task has stays dead. `where`, `limit` and `dry_run` are as for `purge`.
-        Cancellation: some may have been requeued.
+        Their attempts start anew. A task whose `key` another task has stays dead. `where`, `limit` and `dry_run` are
+        as for `purge`. Cancellation: some may have been requeued.
         """
         if task_ids is None:
             return await self._move_selected(("dead",), "waiting", where, limit, dry_run)
@@ -586,12 +582,11 @@ class WorkQueue(Target[P], Generic[P]):
         limit: int | None = None,
         dry_run: bool = False,
     ) -> int:
-        """Delete the "waiting", "delayed" or "dead" tasks, or forget "done", "discarded", "cancelled" or "expired"
-        ones.
+        """Delete tasks in the given states, or forget ended ones, and return how many.
 
-        Returns how many. `where` selects tasks, which this process reads; a task that has left its state since then
-        stays. `limit` is the most tasks to purge. With `dry_run`, nothing is purged, and the number is how many would
-        be.
+        The states are "waiting", "delayed" and "dead", of ended tasks "done", "discarded", "cancelled" and "expired".
+        `where` selects tasks, which this process reads; a task that has left its state since then stays. `limit` is
+        the most tasks to purge. With `dry_run`, nothing is purged, and the number is how many would be.
         Cancellation: some may have been purged.
         """
         if not states or not PURGEABLE.issuperset(states):

@@ -63,9 +63,7 @@ class QueueStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The result of an audit; true if the counts of a queue agree with its tasks. `problems` names each
-    disagreement.
-    """
+    """The result of an audit: true if the counts of a queue agree with its tasks, else with `problems`."""
 
     statistics: QueueStatistics
     problems: tuple[str, ...] = ()

@@ -131,8 +131,7 @@ class Schedules(Generic[P]):
         return await self._set_paused(name, paused=False)
 
     async def remove(self, name: str) -> bool:
-        """Forget a schedule, and put no tick of it after the call has returned. Returns False if there is no such
-        schedule.
+        """Forget a schedule, and put no more ticks of it. Returns False if there is no such schedule.
 
         A schedule that code keeps begins anew where that code runs: pause it instead. Cancellation: it may or may not
         be applied.
@@ -140,16 +139,14 @@ class Schedules(Generic[P]):
         return await self._change(name, lambda before, _: None if before is None else NOTHING)
 
     async def run_now(self, name: str) -> int:
-        """Put a task of a schedule, as `Schedule.run_now`. Raises `LookupError` if there is no such schedule.
+        """Put a task of a schedule, as `Schedule.run_now`. Raises `LookupError` for an unknown name.
 
         Cancellation: as with `put`.
         """
         return await (await self._found(name)).run_now()
 
     async def next(self, name: str) -> datetime | None:
-        """The time of the next tick of a schedule, as `Schedule.next`. Raises `LookupError` if there is no such
-        schedule.
-        """
+        """The time of the next tick of a schedule, as `Schedule.next`. Raises `LookupError` for an unknown name."""
         return next(iter((await self._found(name)).coming()), None)
 
     async def run(self) -> None:

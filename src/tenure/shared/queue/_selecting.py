@@ -134,9 +134,7 @@ async def move_selected(
     most: object = None,
     dry_run: object = False,
 ) -> int:
-    """Move up to `most` selected tasks in these states, and return how many. A task that has left its state since
-    stays.
-    """
+    """Move up to `most` selected tasks in these states, and return how many, without those that left their state."""
     left = 2**63 if most is None else check_count("limit", most)
     only_count, matches, total = check_flag("dry_run", dry_run), check_where(where), 0
     for state in sorted(states):

@@ -35,8 +35,7 @@ from tenure.waiting import now
 from ._failures import noted, read
 
 PATIENCE = 60.0
-"""Seconds for which suspects wait for their process's other tasks, which may wait for a task that nobody takes
-meanwhile."""
+"""Seconds for which suspects wait for the other tasks here, which may wait for a task that nobody takes."""
 
 LEEWAY = 15
 """Deliveries beyond `max_deliveries` that end a task which never ran alone, as in takers that do not know suspects."""

@@ -180,9 +180,7 @@ class Task(Guarded, Held, Generic[P_co]):
 
     @property
     def payload(self) -> P_co:
-        """The payload that was put; by default the `thing` of a release. Raises `ValueError` for data that the codec
-        refuses.
-        """
+        """The payload that was put; by default the `thing` of a release. Raises `ValueError` for bad data."""
         if not self._payload and self.thing is not None:
             return cast("P_co", self.thing)
         return decoded(self._queue.codec, f"{self._name}: the payload", self._payload)
@@ -200,7 +198,7 @@ class Task(Guarded, Held, Generic[P_co]):
 
     @property
     def last_progress(self) -> Any:
-        """The last report of an earlier delivery, or None. Raises `ValueError` for data that the codec refuses."""
+        """The last report of an earlier delivery, or None. Raises `ValueError` if the codec refuses it."""
         report = report_in(self._progress)
         return decoded(self._queue.store.codec, f"{self._name}: the progress", report) if report else None
 

@@ -165,9 +165,9 @@ class AnyWorker:
         return f"each of its {abandoned:,} threads is in a handler that was abandoned and has not ended"
 
     async def run(self) -> None:
-        """Work until cancelled or drained. Raises `StoreClosed`, `EngineError`; `RuntimeError` if it runs already, or
-        was drained.
+        """Work until cancelled or drained; once only.
 
+        Raises `StoreClosed`, `EngineError`; `RuntimeError` if it runs already, or was drained.
         Cancellation: handlers are cancelled; their tasks and those leased ahead are given back, without counting an
         attempt.
         """
@@ -246,8 +246,7 @@ class Worker(AnyWorker):
 
     Raises `TypeError` for a handler with a parameter that nothing fills, or with a parameter named `task` without an
     annotation.
-
-    Cancellation: `run` cancels the handlers and gives their tasks back, without counting an attempt.
+    Cancellation: see `run`.
     """
 
     @overload
