@@ -60,13 +60,17 @@ def _place(position: int) -> str:
 
 
 class LeaseLost(TenureError):
-    """The hold was lost, or the engine refused what a stale holder sent.
+    """The hold was lost, or the engine refused what a stale holder sent. The `reason` is:
 
-    `reason` is "expired" (the session could not be renewed in time), "gone" (the engine no longer knew the session),
-    "refused" (the token was stale), "broken" (taken away by `break_holder`), "unacknowledged" (the outcome of
-    completing a task is unknown), "suspended" (the machine slept through the lease), "closed" (the store was closed
-    meanwhile), "released" (the block was left) or "uncommitted" (the transaction in which the task was completed was
-    not committed).
+    - "expired": the session could not be renewed in time.
+    - "gone": the engine no longer knew the session.
+    - "refused": the token was stale.
+    - "broken": taken away by `break_holder`.
+    - "unacknowledged": the outcome of completing a task is unknown.
+    - "suspended": the machine slept through the lease.
+    - "closed": the store was closed meanwhile.
+    - "released": the block was left.
+    - "uncommitted": the transaction in which the task was completed was not committed.
     """
 
     def __init__(self, key: str, reason: str) -> None:

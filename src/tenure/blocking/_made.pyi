@@ -95,8 +95,7 @@ class Task(Generic[P_co]):
 
     @property
     def payload(self) -> P_co:
-        """The payload that was put; by default the `thing` of a release. Raises `ValueError` for data that the codec
-        refuses."""
+        """The payload that was put; by default the `thing` of a release. Raises `ValueError` for bad data."""
 
     @property
     def thing(self) -> str | None:
@@ -108,7 +107,7 @@ class Task(Generic[P_co]):
 
     @property
     def last_progress(self) -> Any:
-        """The last report of an earlier delivery, or None. Raises `ValueError` for data that the codec refuses."""
+        """The last report of an earlier delivery, or None. Raises `ValueError` if the codec refuses it."""
 
     @property
     def meta(self) -> dict[str, str]:
@@ -397,8 +396,7 @@ class WorkQueue(Generic[P]):
         """The children of a task, by name; none of an unknown task."""
 
     def signal(self, task_id: int = 0, name: str = "", value: Any = None, *, key: str | None = None) -> bool:
-        """Send an unfinished task, named by its id or `key`, a signal, for which its handler waits with
-        `Task.wait_for`."""
+        """Send a signal to an unfinished task, named by its id or `key`. Its handler waits with `Task.wait_for`."""
 
     def reschedule(self, task_id: int, delay: Seconds = 0.0) -> bool:
         """Make a task that is waiting or delayed ready after `delay` seconds, behind the tasks that are ready then."""
@@ -463,14 +461,12 @@ class WorkQueue(Generic[P]):
         limit: int | None = None,
         dry_run: bool = False,
     ) -> int:
-        """Make dead tasks ready again (None: all, or all that are selected), and return how many; their attempts start
-        anew."""
+        """Make dead tasks ready again (None: all, or all that are selected), and return how many."""
 
     def purge(
         self, *states: str, where: Selection | None = None, limit: int | None = None, dry_run: bool = False
     ) -> int:
-        """Delete the "waiting", "delayed" or "dead" tasks, or forget "done", "discarded", "cancelled" or "expired"
-        ones."""
+        """Delete tasks in the given states, or forget ended ones, and return how many."""
 
     def pause(self) -> None:
         """Deliver no more tasks, in any process, until `resume`. Interruption: it may or may not be applied."""

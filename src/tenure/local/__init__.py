@@ -1,6 +1,7 @@
 """Patterns inside one process: no engine, no I/O, as fast as the event loop allows.
 
-Each object may be made outside a running loop, and used on one loop after the other.
+Each object may be made outside a running loop, and used on one loop after the other. A count of waiting tasks may
+include tasks that were cancelled in this turn of the loop.
 """
 
 from __future__ import annotations

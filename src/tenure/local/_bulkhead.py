@@ -34,7 +34,7 @@ class BulkheadKindStatistics:
     in_use: int
     """The number of calls inside."""
     tasks_waiting: int
-    """The number of tasks that wait in line; tasks cancelled in this turn of the loop may still count."""
+    """The number of tasks that wait in line."""
     refused: int
     """The number of calls that were refused so far because the line was full."""
 
@@ -50,8 +50,7 @@ class BulkheadStatistics:
     in_use: int
     """The number of calls inside; calls that were let in but have not run yet count."""
     tasks_waiting: int
-    """The number of tasks that wait in line, of all kinds; tasks cancelled in this turn of the loop may still
-    count."""
+    """The number of tasks that wait in line, of all kinds."""
     refused: int
     """The number of calls that were refused so far because their line was full."""
     kinds: Mapping[Hashable, BulkheadKindStatistics]

@@ -28,7 +28,7 @@ class KeyedLockStatistics:
     keys: int
     """The number of keys that a task holds."""
     tasks_waiting: int
-    """The number of tasks that wait; tasks cancelled in this turn of the loop may still count."""
+    """The number of tasks that wait."""
 
 
 class KeyedLock:

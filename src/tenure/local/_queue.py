@@ -35,9 +35,9 @@ class QueueStatistics:
     unfinished: int
     """The number of items that were put and are not reported as done."""
     tasks_waiting_put: int
-    """The number of tasks that wait for room; tasks cancelled in this turn of the loop may still count."""
+    """The number of tasks that wait for room."""
     tasks_waiting_get: int
-    """The number of tasks that wait for an item; tasks cancelled in this turn of the loop may still count."""
+    """The number of tasks that wait for an item."""
     closed: bool
     """True once the queue takes no more items."""
 

@@ -45,9 +45,9 @@ class RWLockStatistics:
     writers: int
     """The number of writers that hold the lock: 1 or 0."""
     readers_waiting: int
-    """The number of tasks that wait to read; tasks cancelled in this turn of the loop may still count."""
+    """The number of tasks that wait to read."""
     writers_waiting: int
-    """The number of tasks that wait to write; tasks cancelled in this turn of the loop may still count."""
+    """The number of tasks that wait to write."""
     broken: bool
     """A task ended while it held the lock and others waited: tasks that would have to wait are refused."""
 

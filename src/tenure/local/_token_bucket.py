@@ -37,8 +37,7 @@ class TokenBucketStatistics:
     tokens: float
     """The number of tokens that are there now; below zero by the number that was reserved ahead."""
     tasks_waiting: int
-    """The number of waiting tasks, and of reservations behind them; tasks cancelled in this turn of the loop may
-    still count."""
+    """The number of waiting tasks, and of reservations behind them."""
 
 
 class Reservation:

@@ -6,16 +6,18 @@ from typing import Protocol
 class Observer(Protocol):
     """Receives events as they happen, on the event loop.
 
-    Events and their fields: `lease.acquired` (key, token, waited; outage if there was one), `lease.released` (key,
-    token, held), `lease.lost` (key, token, reason, error), `lease.overran` (key, token, seconds), `session.opened`
-    (session, ttl), `session.lost` (session, reason), `link.lost` (url, error), `link.back` (url, seconds),
-    `operation.resent` (operation, key, outage), `task.done`, `task.retry`, `task.dead`, `task.discarded`,
-    `task.cancelled`, `task.expired`, `task.postponed`, `task.suspended`, `task.given_back`, `task.lost` (queue: its
-    name, id, attempt, seconds; `task.lost` has a reason), `pool.check_failed` (key, resource, token, error), and
-    events of a processor, which begin with `processor.`. A task's event has an `error` if its try ended with an
-    exception: that exception. More events and more fields may come.
+    - `lease.acquired` (key, token, waited; outage if there was one), `lease.released` (key, token, held), `lease.lost`
+      (key, token, reason, error), `lease.overran` (key, token, seconds).
+    - `session.opened` (session, ttl), `session.lost` (session, reason).
+    - `link.lost` (url, error), `link.back` (url, seconds), `operation.resent` (operation, key, outage).
+    - `task.done`, `task.retry`, `task.dead`, `task.discarded`, `task.cancelled`, `task.expired`, `task.postponed`,
+      `task.suspended`, `task.given_back`, `task.lost` (queue: its name, id, attempt, seconds). `task.lost` has a
+      reason. The `error` is the exception that ended the try.
+    - `pool.check_failed` (key, resource, token, error).
+    - `processor.` begins the names of a processor's events.
 
-    An observer that also makes spans has an attribute `tracing`: a `Tracing`. The store looks at it once.
+    More events and more fields may come. An observer that also makes spans has an attribute `tracing`: a `Tracing`. The
+    store looks at it once.
 
     Thread safety: called from the thread of the event loop only.
     """

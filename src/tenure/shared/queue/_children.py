@@ -238,9 +238,9 @@ class Children(AsyncBlock, Generic[P]):
         `expires`, and its `priority` is the parent's by default. No limit of the queue makes a child wait. The payload
         of a `Job` is its only argument, or what `Job.item` returns.
 
-        Raises as `WorkQueue.put` does; `LeaseLost`, `TaskCancelled` if the task's cancellation was requested,
-        `TooManyChildren`, `RuntimeError` outside of the block and for a name that was used before in this delivery,
-        `EngineError` for a queue in another shard and at the deepest level.
+        Raises as `WorkQueue.put` does; `LeaseLost`, `TaskCancelled` if the task's cancellation was requested, and
+        `TooManyChildren`. Raises `RuntimeError` outside of the block and for a name that was used before in this
+        delivery, and `EngineError` for a queue in another shard and at the deepest level.
         Cancellation: the child may or may not be put.
         """
         (child,) = await self.put_many([Item(payload, name=name, **options)])

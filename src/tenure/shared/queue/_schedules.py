@@ -81,9 +81,9 @@ class Schedules(Generic[P]):
 
         The ticks of a changed schedule count from the last tick on; a paused schedule stays paused. A schedule is
         removed after its `end`. Raises `ValueError` and `TypeError` for a wrong argument, a payload of more than 4
-        KiB, an option that is no number, text or mapping of texts, and the name of a schedule that code keeps;
-        `RuntimeError` if the queue has 256 schedules; `StoreClosed`, `EngineError`. Cancellation: it may or may not be
-        set.
+        KiB, and an option that is no number, text or mapping of texts. Raises `ValueError` for the name of a schedule
+        that code keeps, `RuntimeError` if the queue has 256 schedules, `StoreClosed`, `EngineError`. Cancellation: it
+        may or may not be set.
         """
         made: Schedule[P] = Schedule(self.queue, name, payload=payload, **options)
         for option, value in made.options.items():

@@ -506,10 +506,9 @@ class Task(Guarded, Held, Generic[P_co]):
         set so far; after a rollback, it is still yours. A block that ends without an exception and without the commit
         fails the try, and raises `LeaseLost` ("uncommitted"). Rules and connections are as for `WorkQueue.put_in`.
 
-        Raises `LeaseLost` if the task is no longer this holder's, `RuntimeError` outside of a transaction and for a
-        task with unfinished children, `ValueError` and `TypeError` for a connection to elsewhere, `EngineError` on an
-        engine that cannot do it, `StoreClosed`, and the errors of the driver.
-        Cancellation: roll back; it may have been applied in the transaction.
+        Raises `LeaseLost` if the task is no longer this holder's, and `RuntimeError` for a task with unfinished
+        children. Connections raise as in `WorkQueue.put_in`. Cancellation: roll back; it may have been applied in the
+        transaction.
         """
         await run_enlisted(connection, self._joining(), self._completed)
 

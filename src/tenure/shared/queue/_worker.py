@@ -48,10 +48,10 @@ class WorkerOptions(TypedDict, total=False):
 class WorkerStatistics:
     """A worker at one moment: how many of its `concurrency` runners are `busy`, and what became of its tasks.
 
-    A busy runner has one task, or one batch. `retried` tries failed and will be repeated, `dead` failed for good,
-    `postponed` ended by `RetryLater(counts=False)`, `suspended` wait for children or a signal, `lost` were settled too
-    late, `expired` were not done by their deadlines; `abandoned` threads of sync handlers still run although their
-    tasks are lost or timed out.
+    A busy runner has one task, or one batch. `retried` tries failed and will be repeated, `dead` failed for good, and
+    `postponed` ended by `RetryLater(counts=False)`. `suspended` tasks wait for children or a signal, `lost` were
+    settled too late, and `expired` were not done by their deadlines. `abandoned` threads of sync handlers still run
+    although their tasks are lost or timed out.
     """
 
     concurrency: int
