@@ -52,7 +52,6 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def check_signature(what: str, function: Callable[..., Any], *arguments: str) -> None:
-    """Refuse a function that does not accept these arguments, as far as its signature says. Raises `TypeError`."""
     try:
         signature = signature_of(function)
     except (TypeError, ValueError):  # some that are written in C have none

@@ -53,7 +53,6 @@ class Wanted:
         return bool(self._types or self._names)
 
     def taken(self, values: list[Any]) -> Any:
-        """Take the first value that fits out of `values`; else the default. Raises `TypeError` without a default."""
         for number, value in enumerate(values):
             if isinstance(value, self._types) or (
                 self._names and any(each.__name__ in self._names for each in type(value).__mro__)
@@ -168,7 +167,6 @@ def parameters_of(function: Callable[..., Any]) -> Iterator[tuple[Parameter, str
 
 
 def hint_of(function: Callable[..., Any], annotation: Any) -> Any:
-    """The type that an annotation names; `Any` without an annotation, or if it cannot be resolved."""
     if isinstance(annotation, ForwardRef):
         annotation = annotation.__forward_arg__
     if isinstance(annotation, str):

@@ -167,7 +167,6 @@ class HandlerProcess:
 
 
 def pickled(function: Callable[..., Any]) -> bytes:
-    """The pickle of a handler. Raises `TypeError` for a handler that cannot run in another process."""
     name = name_of(function)
     if is_async(function):
         raise TypeError(

@@ -40,7 +40,6 @@ def unpacked(sent: tuple[Any, ...]) -> BaseException:
 
 
 def _pickled(error: BaseException) -> bytes | None:
-    """None for an error that would be another one after unpickling, or that holds errors which may be."""
     if type(error) in (BaseExceptionGroup, ExceptionGroup):
         return None
     try:

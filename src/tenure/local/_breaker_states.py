@@ -32,8 +32,6 @@ UNSEEN = -1  # the permit of a disabled breaker: the outcome is not recorded
 
 
 class States:
-    """The state of one breaker. All times are readings of one clock, in seconds, passed by the caller."""
-
     __slots__ = (
         "_backoff",
         "_era",

@@ -65,7 +65,6 @@ class Lending(Slots[T]):
     # lending
 
     def _take(self, loan: Wish) -> PoolEntry[T] | None:
-        """Lend a resource if one is free; a resource that is due for a check is not shared before that."""
         subpool = self._subpools.get(loan.key)
         if subpool is None or not (subpool.idle or subpool.shared) or (subpool.line.first and subpool.line):
             return None

@@ -18,7 +18,7 @@ class Returned(Generic[T]):
 
 
 class Failed:
-    """The call has raised. All tasks get the same exception, each with the traceback of the call alone."""
+    """The call has raised. Each task gets the same exception with the traceback of the call alone."""
 
     __slots__ = ("_traceback", "error")
 

@@ -75,7 +75,6 @@ class Borrower:
 
 
 def _calls_of_the_user() -> Iterator[tuple[CodeType, int]]:
-    """The calls of this task, outwards, without the calls of a library between it and the event loop."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         module = frame.f_globals.get("__name__", "")

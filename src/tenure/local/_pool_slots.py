@@ -153,7 +153,6 @@ class Slots(Generic[T]):
         return self._phase == "open" and subpool.slots < self._max_per_key and subpool.turn is not None
 
     def _feed(self) -> None:
-        """Give the free slots to the next keys in turn, and make room for the rest if something is idle."""
         while self._phase == "open" and (turn := self._slot_queue.first()) is not None:
             _, subpool = turn
             if self._slots < self._max_total:

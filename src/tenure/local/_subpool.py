@@ -106,8 +106,6 @@ class SubPool(Generic[T]):
 
 
 class SlotQueue(Generic[T]):
-    """The subpools that want a slot when all are in use: the subpool whose first waiter came first is next."""
-
     __slots__ = ("_heap", "_recorded", "wanting")
 
     def __init__(self) -> None:

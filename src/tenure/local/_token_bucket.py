@@ -319,7 +319,6 @@ class TokenBucket(AsyncBlock):
         return SpendingBlock("token bucket", Spending(limits, costs), book, self._correct_spending)
 
     async def _acquire_spending(self, n: Any, fail_fast: bool) -> tuple[list[float], float]:
-        """Take `n`. Returns when it will be back, in each limit, and for how long the bucket was held off so far."""
         await self.acquire(n, fail_fast)
         return self._level.ends(), self._held
 

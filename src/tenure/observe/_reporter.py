@@ -158,14 +158,12 @@ def write_record(
 
 
 def exc_info(error: object) -> ExcInfo | None:
-    """The `exc_info` of an exception that has a traceback, or whose cause has one: from the user's frames on."""
     if not isinstance(error, BaseException) or not (error.__traceback__ or error.__cause__):
         return None
     return type(error), error, trimmed(error.__traceback__)
 
 
 def rounded(value: object) -> object:
-    """A value of a line: a float to six places. The record has all of its digits."""
     return round(value, 6) if isinstance(value, float) else value
 
 

@@ -44,7 +44,7 @@ class TracingObserver:
         return self
 
     def notice(self, event: str, /, **fields: object) -> None:
-        """Make an event of the span in which a lease was acquired of its acquisition, and of its loss."""
+        """Record an acquired or lost lease as an event of the span."""
         if event == "lease.acquired":
             span = self._api.get_current_span()
             if span.is_recording():

@@ -62,7 +62,7 @@ class Limit:
         return int(self._exact)
 
     def note(self, seconds: float, busy: int, now: float) -> int:
-        """Note a task that took `seconds` while `busy` ran, itself included; return how many are allowed now."""
+        """Note a task that took `seconds` while `busy` ran; return how many are allowed now."""
         if now - seconds < self._since or busy > self.allowed:
             return self.allowed  # it ran when something else was allowed
         self._times.append(seconds)

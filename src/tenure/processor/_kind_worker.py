@@ -73,8 +73,6 @@ class Parts:
 
 @dataclass(slots=True, eq=False)
 class Try:
-    """A task in hand: when it was taken, when its handler began, and what it holds, by the level that this raises."""
-
     taken: float
     started: float | None = None
     held: dict[str, Any] = field(default_factory=dict[str, Any])

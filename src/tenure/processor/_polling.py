@@ -16,7 +16,6 @@ EVERY = 5.0
 
 
 async def repeat(function: Callable[[], Awaitable[object]]) -> None:
-    """Call `function` again and again, `EVERY` seconds after its end, until cancelled or the store is closed."""
     with suppress(StoreClosed):
         while True:
             with suppress(EngineError, StoreUnavailable):

@@ -9,8 +9,6 @@ from tenure.waiting import now
 
 
 class Tally:
-    """The sums of a slice or a window; `areas` are under levels. Tallies of windows of the same age add up too."""
-
     def __init__(self, parts: Iterable[Tally] = ()) -> None:
         self.seconds: float = 0.0
         self.counts: Counter[str] = Counter()

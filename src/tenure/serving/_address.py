@@ -2,7 +2,6 @@ from __future__ import annotations
 
 
 def parse_address(name: str, address: object) -> tuple[str | None, int]:
-    """The host and port of `HOST:PORT`; `:PORT` is all interfaces (None). Raises `TypeError`, `ValueError`."""
     if not isinstance(address, str):
         raise TypeError(f"{name} must be a str such as '127.0.0.1:8081', or None, not {address!r}")
     host, colon, port = address.rpartition(":")

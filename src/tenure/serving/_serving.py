@@ -79,10 +79,6 @@ class Serving:
         return "; ".join(reasons) or None
 
     async def run(self) -> bool:
-        """Run all until they have ended; return whether none had to be cancelled.
-
-        Raises the error of a service; an `ExceptionGroup` of several.
-        """
         async with unwrapped_task_group() as group:
             with self._everything:
                 async with unwrapped_task_group() as services:

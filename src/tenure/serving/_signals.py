@@ -34,7 +34,6 @@ async def signals_received(on_signal: Callable[[signal.Signals], None]) -> Async
 
 
 def ending_signals() -> list[signal.Signals]:
-    """SIGTERM, SIGINT, and SIGHUP unless the process ignores it, as under nohup, or the system has none."""
     hangup = getattr(signal, "SIGHUP", None)
     numbers = [signal.SIGTERM, signal.SIGINT]
     if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:

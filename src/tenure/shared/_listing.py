@@ -70,7 +70,6 @@ class _Reading(Generic[R]):
 async def read_matching(
     store: StoreHandle, scan: e.Scan[Any], matches: Callable[[Any], bool] | None, most: int
 ) -> e.Page[Any]:
-    """Up to `most` rows of an index that match; `next` is the place behind the last row looked at."""
     if matches is None:
         return await read_pages(store, scan, most)
     rows: list[Any] = []

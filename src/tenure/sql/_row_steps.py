@@ -34,10 +34,7 @@ class Wanted(NamedTuple):
 
 
 def steps(wanted: Wanted, is_sqlite: bool, origin: object) -> Steps:
-    """The requests in their order; an error of the database is to be thrown in. -> the row, whether it was created
-
-    `origin` is for what the connection, or its engine, knows of the table already.
-    """
+    """The requests in their order; an error of the database is to be thrown in. -> the row, whether it was created"""
     table = _table(wanted.table)
     identity = Identity.of(table, {column: value is None for column, value in wanted.where.items()})
     if not is_known(origin, identity):

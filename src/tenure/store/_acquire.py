@@ -121,7 +121,6 @@ class Acquisitions:
                 acquisition.on_news(StoreClosed("the store was closed"))
 
     def on_hint(self, hint: e.Hint) -> None:
-        """Pass a hint to its holder or claimer; release a grant that nobody here knows."""
         if (acquisition := self.by_name.get(hint.name)) is not None:
             acquisition.on_news(hint.news)
             return

@@ -43,6 +43,5 @@ class Availability:
             self.reporter.inform("link.back", url=self._engine.url, seconds=self._until - self._since)
 
     def outage(self, since: float = 0.0) -> dict[str, float]:
-        """The field `outage` of an event: the seconds of the last outage after that moment, if any."""
         seconds = (now() if self._away else self._until) - max(self._since, since)
         return {"outage": seconds} if seconds > 0 else {}

@@ -54,7 +54,6 @@ class JsonCodec:
 
 
 def check_codec(codec: Codec[T] | None) -> Codec[T] | None:
-    """Return the codec. Raises `TypeError` if it has no `encode` and `decode`."""
     methods = (getattr(codec, name, None) for name in ("encode", "decode"))
     if codec is not None and (isinstance(codec, type) or not all(map(callable, methods))):
         raise TypeError(f"codec must be an object with the methods encode and decode, not {codec!r}")

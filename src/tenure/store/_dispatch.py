@@ -66,7 +66,6 @@ class Home:
         _homes.add(self)
 
     def settle(self) -> bool:
-        """Belong to this thread of this process from now on. Returns whether it was made before a fork."""
         forked, self.forked = self.forked, False
         self.thread = get_ident()
         self._loop = this_loop()
@@ -203,7 +202,6 @@ class Dispatcher:
         return call
 
     def call_soon(self, function: Callable[[], object]) -> None:
-        """Call a plain function at the end of the loop's turn, before the next batch; equal functions once."""
         if function not in self._soon and self._closed is None:
             self._home.check()
             self._soon[function] = None

@@ -84,7 +84,7 @@ class StoreHandle:
     async def call(self, operation: e.Operation[e.A], *, patient: bool = False) -> e.A:
         """Send an operation and wait for its answer, for at most `response_timeout` unless it is `patient`.
 
-        Raises `EngineError`, `StoreClosed`, `StoreUnavailable`. Cancellation: the operation may or may not be applied.
+        Raises `EngineError`, `StoreClosed`, `StoreUnavailable`.
         """
         self.home.running()
         return await self.dispatchers.of(operation.key).call(operation, patient=patient)
@@ -112,7 +112,6 @@ class StoreHandle:
         return self.home.running().start(name, function, *args)
 
     def enlist(self, operation: e.Enlisted[e.A]) -> e.Enlistment[e.A]:
-        """The way to apply an operation within a transaction of the user's. From any thread. Raises `EngineError`."""
         if self.home.forked:
             raise self.home.error()
         self.home.check_open()

@@ -25,8 +25,6 @@ class InQueue(Protocol):
 
 
 class Reasker:
-    """Knows the acquisitions that the engine has queued, by key, and asks for them again when it is time."""
-
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._by_key: dict[str, dict[InQueue, None]] = {}

@@ -203,7 +203,6 @@ class Session:
         self.reporter.warn("session.lost", session=self.id, reason=reason, holds=holds, meaning=_FORGOTTEN)
 
     def report_loss(self, event: str, reason: str, **fields: object) -> None:
-        """Report a loss. It is no warning if the store closes, or if its session has its own warning."""
         said = reason == "closed" or (event == "task.lost" and reason == self.lost == "gone")
         report = self.reporter.notice if said else self.reporter.warn
         report(event, **fields, reason=reason)
@@ -291,7 +290,6 @@ class Sessions:
         self._numbers = count(1)
 
     def __iter__(self) -> Iterator[Session]:
-        """The sessions that are alive, and lost sessions under which something is still held."""
         return (session for session in list(self._jobs) if session.lost is None or session.held)
 
     def current(self, ttl: float, key: str = "") -> Session | None:

@@ -56,7 +56,6 @@ def overdue_in(now: float, heartbeats: Iterable[tuple[float, float]]) -> float:
 
 
 def gives_up_at(heartbeats: Iterable[tuple[float, float]], max_block: float) -> float:
-    """The time at which a block is too long; it began when the first of these heartbeats was due, or before."""
     return min((beat + _PERIOD * ttl for beat, ttl in heartbeats), default=inf) + max_block
 
 

@@ -47,7 +47,6 @@ class Deadlines(Generic[W]):
             self._arm()
 
     def tidy(self) -> None:
-        """Forget the waiters that have left; without any other, cancel the timer."""
         self.heap = [entry for entry in self.heap if entry[2].linked]
         heapify(self.heap)
         if not self.heap and self._cancel is not None:

@@ -230,14 +230,12 @@ def loop_caller() -> Callable[[Callable[[], None]], None]:
 
 
 def _known_in(context: Context) -> Context:
-    """Write into a context that came from elsewhere which loop runs here: callbacks of the loop look there."""
     if _library is not None:
         context.run(_library.set, "trio" if _running.name == "trio" else "asyncio")
     return context
 
 
 def within(context: Context, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
-    """Run a coroutine in the running task, but in a context that came from elsewhere."""
     _known_in(context).run(_task_end.set, this_task_end())
     return stepped(context, work)
 
@@ -246,7 +244,6 @@ def within(context: Context, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
 def stepped(
     context: Context, work: Coroutine[Any, Any, T], awaited: object = NOTHING
 ) -> Generator[Any, Any, T]:
-    """Run the steps of a coroutine in the context; `awaited` is what the first step awaits, if it was made before."""
     step: Callable[[Any], Any] = work.send
     value: Any = None
     try:

@@ -13,7 +13,7 @@ RateLimits = tuple[e.RateLimit, ...]
 
 
 class Lanes:
-    """The waiting callers of one limiter; `schedule` has the owner ask and settle at the end of the loop's turn."""
+    """The waiting callers of one limiter."""
 
     def __init__(
         self, refund: Callable[[RateLimits, e.RefundRequest], None], schedule: Callable[[], None]

@@ -39,7 +39,7 @@ class Process(Protocol):
 
 
 class Spender:
-    """The operations of this process on one key. Calls that come while a batch is under way form the next batch."""
+    """The operations of this process on one key; calls that come while a batch is under way form the next."""
 
     def __init__(self, spenders: Process, key: str) -> None:
         self.key: str = key

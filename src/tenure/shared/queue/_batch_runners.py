@@ -22,8 +22,6 @@ from ._task import Task
 
 
 class BatchRunners(Runners):
-    """Runners whose handlers get a list of up to `batch` tasks, which come within `linger` seconds after the first."""
-
     def __init__(
         self,
         queue: WorkQueue,

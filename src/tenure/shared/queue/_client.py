@@ -11,7 +11,7 @@ from ._takes import Takers
 
 
 class QueueClient:
-    """The parts that all descriptions of one queue in this process share; each user of the queue keeps the client."""
+    """The parts that all descriptions of one queue in this process share."""
 
     def __init__(self, store: StoreHandle, key: str) -> None:
         self.record = QueueRecord(store, key)

@@ -18,7 +18,6 @@ def completing(
     tuple[e.Enlistment[tuple[int, ...] | e.Reply], Callable[[tuple[int, ...] | e.Reply], list[Task[P]]]]
     | None
 ):
-    """The completion of the tasks that are still held, and a function from its answer to their list, or None."""
     listed = list(tasks)
     if len(listed) > e.CAP:
         raise ValueError(f"tasks must be at most {e.CAP}, not {len(listed)}")

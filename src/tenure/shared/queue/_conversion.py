@@ -20,7 +20,7 @@ _PLAIN: dict[Any, tuple[type, ...]] = {
 
 
 class Conversion(Protocol):
-    """A pair of functions between the values of a type and plain values. They raise `TypeError` or `ValueError`."""
+    """A pair of functions between the values of a type and plain values."""
 
     def encode(self, value: Any, /) -> Any: ...
 

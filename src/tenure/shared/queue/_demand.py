@@ -78,7 +78,6 @@ class Demand:
         return self.requested
 
     def answered(self, tasks: int, *, usable: bool) -> int:
-        """The number of takers that an answer with so many tasks left idle. `usable`: the session is still there."""
         if self.requested:
             full = tasks >= self.requested
             self.prefetch_window = min(2 * self.prefetch_window + 1, self.prefetch) if full else 0

@@ -1,5 +1,3 @@
-"""The family of a task in one of its deliveries: the entries on record, and the reason for a suspension."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

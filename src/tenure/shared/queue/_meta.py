@@ -9,7 +9,6 @@ MOST_BYTES = 1024
 
 
 def encode_meta(meta: object, more: Mapping[str, str] | None = None) -> bytes:
-    """The bytes of a meta; `more` is added, as far as there is room, to a meta that has none of its names."""
     if meta is None:
         return _filled({}, b"", more) if more else b""
     if not isinstance(meta, Mapping):

@@ -26,7 +26,6 @@ async def put_portions(
     cursor: tuple[str, Any] | None,
     expected: Any,
 ) -> list[int | e.Duplicate]:
-    """Put the tasks in order, and return the engine's answer for each. Raises as `WorkQueue.put_many` does."""
     most = min(e.CAP, producers.record.current.max_size)
     # which tasks are put together; without any, a cursor is still stored
     portions = deque(
@@ -72,7 +71,6 @@ def _encoded(store: StoreHandle, key: str, what: str, value: Any) -> bytes:
 
 
 def _parts(portion: list[int], tasks: Sequence[e.NewTask]) -> list[list[int]]:
-    """A portion cut up: by groups; in halves if it has one group only, or two tasks with one key."""
     groups: dict[str, list[int]] = {}
     for i in portion:
         groups.setdefault(tasks[i].group, []).append(i)

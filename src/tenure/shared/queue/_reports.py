@@ -1,4 +1,4 @@
-"""The encoding of a report of progress, behind the token of its try and its number, which order reports."""
+"""The encoding of a report of progress, behind the token of its try and its number."""
 
 from __future__ import annotations
 

@@ -76,7 +76,6 @@ class Crew:
             _crews.discard(self)
 
     def wait_for(self, full: set[Place]) -> None:
-        """Note that each runner has waited to put into one of these queues for a while."""
         self._full = frozenset(full)
 
     @property

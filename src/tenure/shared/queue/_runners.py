@@ -1,8 +1,3 @@
-"""Runners: each takes tasks of one queue, handles them and settles them.
-
-A runner keeps one cancel scope over many tasks, since a scope for each task would cost as much as all the rest.
-"""
-
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
@@ -41,6 +36,8 @@ class Runners:
     - `prepare(number)` is awaited before the time of a try begins; its exception fails the try;
     - `judge(task, failure)` returns what counts as the failure of a try; None gives the task back;
     - `on_settled(task, settle, refused)`: `refused` is why the verdict was not accepted, or None.
+
+    A runner keeps one cancel scope over many tasks, since a scope for each task would cost as much as all the rest.
     """
 
     def __init__(

@@ -309,7 +309,6 @@ class Schedule(Generic[P]):
         return new_task(self.queue, cast("P", self.payload), **self._options_of(0.5, LONGEST)).payload
 
     async def _step(self, state: ScheduleState | None = None) -> float:
-        """Put a tick that is due; return the seconds after which to look again. Without a state, it is read anew."""
         state = state or await self._look()
         if state.tick is None:
             await self._put(None, state.now, state)
@@ -402,7 +401,6 @@ def schedules_in(
     payloads: Codec[Any] | None = None,
     queue: ScheduledQueue[Any] | None = None,
 ) -> list[Schedule[Any]]:
-    """The schedules whose cursors the codec can read, by name. Without a `queue`, they only say what they are."""
     records = (
         Schedule._on_record(cast("Any", queue), name[len(CURSOR) :], cursor, counts.now, payloads or codec)
         for name, stored in counts.cursors

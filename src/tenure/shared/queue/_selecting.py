@@ -106,7 +106,6 @@ _TESTS: dict[str, Callable[[object], Matches]] = {
 async def read_indexes(
     store: StoreHandle, key: str, indexes: Sequence[str], matches: Matches | None, after: str, most: int
 ) -> e.Page[e.Record]:
-    """Up to `most` tasks of these indexes that match. Of several indexes, a place begins with the name of an index."""
     left = list(indexes)
     if len(left) > 1 and after:
         index, _, after = after.partition(":")
@@ -134,7 +133,6 @@ async def move_selected(
     most: object = None,
     dry_run: object = False,
 ) -> int:
-    """Move up to `most` selected tasks in these states, and return how many, without those that left their state."""
     left = 2**63 if most is None else check_count("limit", most)
     only_count, matches, total = check_flag("dry_run", dry_run), check_where(where), 0
     for state in sorted(states):

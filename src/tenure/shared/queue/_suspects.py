@@ -111,7 +111,6 @@ class Suspects:
         return self._patience <= 4 * PATIENCE
 
     def keep(self, session: Session, tasks: Sequence[e.Taken]) -> Sequence[e.Taken]:
-        """Keep the tasks that may run together, if the room is free; returns the others, which go back."""
         with room.lock:
             if room.is_closed():
                 return tasks
