@@ -1,7 +1,4 @@
-"""Durable runs of agents of pydantic-ai: each call of a model or a tool is a step of a task.
-
-`TenureDurability` is a capability of an `Agent`; within `durable(task)` its runs keep their steps on record.
-"""
+"""Durable runs of agents of pydantic-ai: each call of a model or a tool is a step of a task."""
 
 from __future__ import annotations
 
@@ -104,8 +101,8 @@ class TenureDurability(Capability):
 
     `Agent(model, name="support", capabilities=[TenureDurability()])`. The arguments are as for the other engines of
     pydantic-ai: `models` by id for models that are chosen at the run, `event_stream_handler`, and `name`, by default
-    the agent's. Steps are named after the agent, so a new name runs everything anew. Tools run one after the other, so
-    that their numbers are the same in each delivery. Their values are stored as JSON, at most `max_payload` bytes each.
+    the agent's. Steps are named after the agent, so a new name runs everything anew. Tools run one after the other, to
+    keep their numbers in each delivery. Their values are stored as JSON, at most `max_payload` bytes each.
     """
 
     if not TYPE_CHECKING:

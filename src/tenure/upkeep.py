@@ -60,7 +60,7 @@ async def in_one_task(what: str, page: str = "") -> AsyncGenerator[None]:
 class BackgroundTask:
     """A background child. Its scope is its own and shielded: nothing but `end` and a crash ends it.
 
-    A job may be ended before its first step. A job that reports when it has started has no shield before that.
+    A job that reports when it has started has no shield before that.
     """
 
     def __init__(self, name: str) -> None:

@@ -37,8 +37,6 @@ class NotBegun(Exception):
 
 
 class Wanted:
-    """A parameter that gets the value of a manager, if the value is an instance of one of its classes."""
-
     def __init__(self, handler: str, parameter: Parameter, classes: set[type | str]) -> None:
         self._handler = handler
         self._parameter = parameter
@@ -77,8 +75,7 @@ def adapted(
     """The handler as a function of a task; with `batch`, of a list of tasks; with `around`, of a task and values.
 
     Each value goes to the first parameter that is annotated with a class of it, and has none yet. `instead` is called
-    in the handler's place, with payloads alone. Raises `TypeError` for a parameter that nothing fills, or that does
-    not say whether it is for the task.
+    in the handler's place, with payloads alone. Raises `TypeError`.
     """
     name = name_of(handler)
     order: list[int] = []  # the sources of the positional arguments

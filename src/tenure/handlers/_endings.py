@@ -27,8 +27,6 @@ _RAISES = {opmap[name] for name in ("RAISE_VARARGS", "RERAISE")}
 
 
 class NotKept(Exception):
-    """The result of a call, of the type `kind`, cannot be pickled, for a reason."""
-
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(kind, reason)
         self.kind: str = kind

@@ -167,9 +167,8 @@ class CircuitBreaker(AsyncBlock):
     async def call(self, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call and await ``fn(*args, **kwargs)``, and return its result. Raises `CircuitOpen` for a refused call.
 
-        Raises `TypeError` for anything but an async function: before the call for a plain or generator function (but a
-        lambda may return an awaitable), else after it has returned an object that cannot be awaited. Only a refusal is
-        a checkpoint.
+        Raises `TypeError` for anything but an async function; a lambda may return an awaitable. Only a refusal is a
+        checkpoint.
         """
         if type(fn) in _FUNCTIONS:
             code = getattr(fn, "__code__", None)
@@ -342,7 +341,6 @@ class CircuitBreaker(AsyncBlock):
 
 
 def _check_async(fn: Any) -> None:
-    """Refuse an object that is surely no async function; an object that cannot be judged from outside passes."""
     inner = fn
     while True:
         if isinstance(inner, FunctionType):

@@ -1,7 +1,7 @@
 """The base of pools: how a resource is lent, shared, checked and taken back.
 
-A resource that becomes free goes to the head of its key's line in the same step. So waiters wait for resources, not for
-slots, and no waiter is bound to the creation that it caused.
+A resource that becomes free goes to the head of its key's line in the same step. So no waiter is bound to the creation
+that it caused.
 """
 
 # The classes of this file are one idea.

@@ -29,7 +29,6 @@ async def passes_check(
     what: str = "check",
     failed: Callable[[Exception], object],
 ) -> bool:
-    """True if a check or a reset succeeded: it was in time, did not return False, nor raise (`failed` is called)."""
     try:
         return await bounded(what, seconds, function, resource, shield=shield) is not False
     except Exception as error:  # noqa: BLE001 - whatever it is, the answer is no

@@ -230,7 +230,6 @@ class Slots(Generic[T]):
     # closing, many at a time
 
     def _drop(self, entry: PoolEntry[T], reason: str) -> None:
-        """Close an entry, unless it was closed already, under its borrower's hands."""
         if entry.closed:
             return
         entry.closed = True

@@ -128,8 +128,8 @@ class SingleFlight(AsyncBlock, AsyncContextManagerMixin):
         cancelled by something of its own. Always a checkpoint.
 
         Cancellation: the caller leaves, and the call goes on for the others. When the last caller has left, it is
-        cancelled (or never begins), and the next to come waits until it has ended. The first caller of an object that
-        was not entered stays until the call has ended.
+        cancelled, and the next to come waits until it has ended. The first caller of an object that was not entered
+        stays until then.
         """
         if not callable(fn):
             raise TypeError(f"fn must be an async function, not {fn!r}")

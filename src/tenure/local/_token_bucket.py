@@ -91,10 +91,9 @@ _HOLD = _Request(0.0)
 class TokenBucket(AsyncBlock):
     """Lets `rate` tokens a second through, and at most `burst` at once after a pause; several limits: `TokenBucket.of`.
 
-    First come, first served, whatever the weights: a task that wants many tokens delays later ones. When a task gives
-    up, or a reservation is cancelled, later tasks go sooner. Tokens that fell due while tasks waited are not lost by
-    waking late (up to 50 ms), so the rate is exact. After a longer stop of the loop, they are there as far as they fit
-    into the bucket.
+    First come, first served, whatever the weights. When a task gives up, or a reservation is cancelled, later tasks go
+    sooner. Tokens that fell due while tasks waited are not lost by waking late (up to 50 ms), so the rate is exact.
+    After a longer stop of the loop, they are there as far as they fit into the bucket.
 
     ``async with bucket:`` takes one token before the block, and gives nothing back after it.
 

@@ -142,8 +142,8 @@ def write_record(
 ) -> None:
     """Log a line, with the traceback of a problem or a stack below it. The record has the fields as attributes.
 
-    Names and errors may come from strangers, so the line and the traceback are escaped. `logging.Formatter` takes a
-    traceback that stands in `exc_text` as it is; other handlers find the error in `exc_info`.
+    Names and errors may come from strangers, so the line and the traceback are escaped: `logging.Formatter` takes
+    `exc_text` as it is. Other handlers find the error in `exc_info`.
     """
     if not logger.isEnabledFor(level):
         return

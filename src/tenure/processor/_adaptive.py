@@ -17,9 +17,8 @@ class Adaptive:
     A window has `window` seconds, and at least `samples` tasks. If the median time of its tasks is more than
     `tolerance` times the least median that was seen, concurrency falls to nine tenths. If not, and all that was
     allowed was used, one more task is allowed (at first twice as many, until that was too much). Concurrency stays
-    between `least` and the number of workers. When the least median is `memory` windows old, concurrency is divided by
-    `tolerance` for one window to measure it anew. So a latency that has grown for good becomes normal. Raises
-    `TypeError`, `ValueError`.
+    between `least` and the number of workers. When the least median is `memory` windows old, it is measured anew: for
+    one window, concurrency is divided by `tolerance`. Raises `TypeError`, `ValueError`.
     """
 
     tolerance: float = 2.0

@@ -66,9 +66,9 @@ class LockTimes:
 class Utilisation:
     """The shares of the capacity that were in use on the mean of the window; 0 for parts that are not used at all.
 
-    A share is the rate of arrivals times the mean stay (Little's law), over the capacity. `claims` are the claims of
-    this process, as a share of all resources in the pool; so is `limit`, of all permits. A kind that uses lent places
-    has more than 1 of its `workers` in use.
+    A share is the rate of arrivals times the mean stay (Little's law), over the capacity. `claims` are this process's
+    share of all resources in the pool; so is `limit`, of all permits. A kind that uses lent places has more than 1 of
+    its `workers` in use.
     """
 
     workers: float

@@ -37,8 +37,8 @@ def answering(
 ) -> Generator[list[int]]:
     """A block in which health checks are answered; it gets the ports. Raises `OSError`.
 
-    `problem()` returns why the process is not ready, or None; it is called on the running loop. `metrics()` returns
-    True and the text of `/metrics`, or False and why there is none; it is called in another thread.
+    `problem()` returns why the process is not ready, or None. `metrics()` returns True and the text of `/metrics`, or
+    False and why there is none; it is called in another thread.
     """
     health = _Health(Pulse(problem), stalled, metrics)
     with start_blocking_portal("asyncio") as portal:

@@ -38,12 +38,12 @@ def claim_rows(session: Any, select: Select[Any], limit: int) -> Any:
     claimed again. An AUTOCOMMIT session claims nothing.
 
     With a `Session` it is a plain function, for a thread (`in_session`); with an `AsyncSession` await it. On SQLite,
-    which locks no rows, the transaction becomes the only writer, and others wait instead of skipping.
+    the transaction becomes the only writer, and others wait instead of skipping.
 
     Raises `EngineError` for a database without SKIP LOCKED; `ValueError` for a bad `limit` or a `select` of several
     things; `TypeError` for another statement (`from_statement`, `text`, a union); and the errors of the database.
 
-    Cancellation: SQLAlchemy closes the connection and the transaction is rolled back, so nothing is claimed.
+    Cancellation: the transaction is rolled back, so nothing is claimed.
     """
     limit = check_count("limit", limit)
     if not isinstance(select, Select):  # pyright: ignore[reportUnnecessaryIsInstance] users are not all type-checked

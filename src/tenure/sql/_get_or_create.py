@@ -72,7 +72,7 @@ def get_or_create(
     when `identity` fits several rows; `ValueError` for a None that the constraint takes for different values. The
     caller's transaction is never rolled back.
 
-    Cancellation: SQLAlchemy closes the connection, so the whole transaction is rolled back and nothing is created.
+    Cancellation: the whole transaction is rolled back and nothing is created.
     """
     if not identity:
         raise ValueError("identity must name the attributes that make the row, not nothing")

@@ -40,8 +40,8 @@ async def in_session(
     the pool keeps connections. Raises `RuntimeError` inside of such a thread, and `TypeError` for an async engine or
     function.
 
-    Cancellation: before its thread has begun, nothing happens. Later the thread is abandoned: it runs on to the end of
-    `fn` and then rolls back, unless the commit had begun.
+    Cancellation: before its thread has begun, nothing happens. Later the thread is abandoned: `fn` runs to its end,
+    and is rolled back unless the commit had begun.
     """
     if not isinstance(engine, Engine):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"engine must be an Engine of SQLAlchemy, not {engine!r}")

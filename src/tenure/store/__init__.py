@@ -5,8 +5,6 @@ The way of a lock, `async with Lock(store, "x")` on Redis, when it is free and t
     Lock.__aenter__             shared/holds/_lock
     LeasedBlock.__aenter__      shared/_block   Hold._obtain in shared/_lease says how
     Acquisitions.acquire        store/_acquire
-      Home.running              store/_dispatch
-      Sessions.current          store/_sessions
       Acquisition.answer        store/_acquire   the name is known from here on
         Dispatcher.send         store/_dispatch
           RedisEngine.submit    engines/redis/_remote      one script
@@ -17,19 +15,11 @@ The way of a lock, `async with Lock(store, "x")` on Redis, when it is free and t
 
 SQLite and PostgreSQL gather the operations of a turn of the loop, and while a batch is on its way (`Batches` in
 engine/_batching.py). Memory answers before `submit` returns. A task that is `Queued` is woken by a hint
-(`StoreHandle.on_hint`), the answer to asking again (`_reask`), the loss of the session (`Session.lose`), or the closing
-of the store.
+(`StoreHandle.on_hint`), the answer to asking again (`_reask`), the loss of the session, or the closing of the store.
 
-The way of a task, `async with queue.take() as task`::
-
-    Takers.take                 shared/queue/_takes   waits in a Line (waiting/_line)
-    Batcher._flush              store/_batcher, in the task "wire" (Dispatcher.run): sends one Exchange
-    Takers.on_answer            in a callback of the loop: hands over
-    Task                        shared/queue/_task
-    a verdict                   shared/queue/_takes   travels in the next Exchange
-
-Puts, spendings of a limiter and exchanges of a queue are numbered batches (`_batcher`); holds and claims are
-named (`_acquire`). The engine contract says why (`tenure.engine`, "Resending").
+Takers wait in a Line (`Takers.take`); `Batcher._flush`, in the task "wire", sends one Exchange of all that has
+gathered, verdicts included, and `Takers.on_answer` hands over. Puts, spendings of a limiter and exchanges are numbered
+batches (`_batcher`); holds and claims are named (`_acquire`). `tenure.engine`, "Resending", says why.
 
 | symptom                                                | file                                              |
 |--------------------------------------------------------|---------------------------------------------------|

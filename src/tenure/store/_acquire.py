@@ -273,8 +273,6 @@ class Acquisition(Held):
 
 
 class PendingRelease:
-    """A release on its way. `answer` is the engine's acknowledgement, None until it is there."""
-
     __slots__ = ("_operation", "_parked", "_refused", "answer", "session", "settled", "since")
 
     def __init__(self, operation: e.Operation[Any], session: Session, after: Call[Any] | None = None) -> None:

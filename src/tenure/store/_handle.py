@@ -91,7 +91,6 @@ class StoreHandle:
 
     @contextmanager
     def promptly(self, key: str, outcome: str) -> Generator[None]:
-        """A block that waits for answers alone. Raises `StoreUnavailable`, with this outcome, if none comes in time."""
         dispatcher = self.dispatchers.of(key)
         with anyio.move_on_after(dispatcher.patience) as scope:
             yield

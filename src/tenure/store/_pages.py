@@ -53,7 +53,6 @@ async def names(store: StoreHandle, kind: str, limit: int = 1_000_000) -> list[s
 
 
 async def together(*calls: Callable[[], Awaitable[Any]]) -> list[Any]:
-    """The outcomes of calls that run at once, in order. Raises the first error of any; the others are cancelled."""
     outcomes: list[Any] = [None] * len(calls)
 
     async def run(place: int, call: Callable[[], Awaitable[Any]]) -> None:

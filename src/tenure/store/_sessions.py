@@ -151,7 +151,6 @@ class Session:
             self._close_if_left()
 
     def dismiss(self, reason: str) -> None:
-        """Notify all that is held or waited for under it; the session itself lasts until it is lost."""
         if not self._dismissed:
             self._dismissed = True
             for held in list(self.held):

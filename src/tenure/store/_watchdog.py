@@ -103,7 +103,6 @@ class Watchdog:
         self._give_sign()
 
     async def ended(self, seconds: float) -> None:
-        """Wait until the thread has ended, for so many seconds at most: it may record a failure just now."""
         pause = 0.0005
         with anyio.move_on_after(seconds, shield=True):
             while self._thread is not None and self._thread.is_alive():

@@ -7,11 +7,9 @@ A *waiter* wants something (`Waiter.want`) and stands in the line in one of thre
        +---leave/fail-----+----(wait raises)-----> gone
 
 An object that is given back moves to the next waiter in the same synchronous step (`Line.grant`), so that no other task
-can barge in. Its owner decides, in a *grant loop* of its own, who may go.
-
-**A wait that raises had no effect**: its waiter is taken out, and the line calls the owner's ``on_leave(waiter)``,
-once. If ``waiter.granted``, the owner takes the object back; and in either case it runs its grant loop, since the
-leaving of a waiter (a writer, a heavy weight) may let others in.
+can barge in. **A wait that raises had no effect**: its waiter is taken out, and the line calls the owner's
+``on_leave(waiter)``, once. If ``waiter.granted``, the owner takes the object back. In either case it runs its *grant
+loop*, since the leaving of a waiter (a writer, a heavy weight) may let others in.
 
 Cancellation can meet a waiter in four windows, W1, W2, W2N and W3 (docs/explanations/waiting.md): only a native
 ``task.cancel()`` of asyncio takes back a grant.

@@ -170,12 +170,10 @@ trio_sign: Callable[[], tuple[object, object]] = get_asyncgen_hooks
 
 
 def this_run() -> object:
-    """A sign of the loop that is running here: asyncio's loop, or trio's `trio_sign`; None outside a loop."""
     return this_loop() or trio_sign()[0]
 
 
 def runs(run: object, call: Callable[[Callable[[], None]], None]) -> bool:
-    """True while the loop of this `this_run` and `loop_caller` runs, in whatever thread."""
     if isinstance(run, asyncio.AbstractEventLoop):
         return run.is_running()
     try:

@@ -34,7 +34,7 @@ Amounts = tuple[float, ...]
 
 
 class LanePlace:
-    """A caller's place: its amounts, and its deadline on the loop's clock (-inf: at once or not at all)."""
+    """A caller's place; a deadline of -inf means at once or not at all."""
 
     __slots__ = ("costs", "deadline", "granted", "lane", "limits")
 
@@ -210,7 +210,6 @@ class Lane:
         return found
 
     def spare(self, horizon: float, held: float) -> list[Slot]:
-        """Take out surplus slots, the last first, since only the last booking can go back."""
         return self.drop(self.slots[self._served(now() + horizon - held)[0] :])
 
     def drop(self, slots: list[Slot]) -> list[Slot]:

@@ -62,7 +62,7 @@ class Surroundings:
     async def handle(self, handle: SurroundedHandle, task: Task[Any]) -> Any:
         """Enter the managers, call `handle` with their values, and leave the managers.
 
-        Raises `NotBegun` if it is not known whether a manager was entered, and if the worker is drained before that;
+        Raises `NotBegun` if it is not known whether a manager was entered, or the worker is drained before;
         `RetryLater` for a task that a circuit breaker refuses.
         """
         with CancelScope() as scope:

@@ -52,7 +52,6 @@ async def read_workers(store: StoreHandle, key: str) -> list[QueueWorker]:
 
 
 def _age(token: int, time: float) -> float:
-    """The seconds since a token was given: it is the engine's time in microseconds."""
     seconds = time - token / 1e6
     # the tokens of memory begin with the clock of the loop, and not in 1970
     return max(0.0, seconds if seconds < _THIRTY_YEARS else now() - token / 1e6)

@@ -15,10 +15,9 @@ M = TypeVar("M", bound=Member)
 
 
 class Batch(Generic[M]):
-    """The stand-in for the cancel scopes of a batch's tasks.
+    """The stand-in for the cancel scopes of a batch's tasks; the handler is cancelled when no task is left.
 
-    A lost or cancelled task only says so; the handler is cancelled when no task is left. `failures` may be changed in a
-    handler's thread.
+    `failures` may be changed in a handler's thread.
     """
 
     def __init__(self, scope: CancelScope) -> None:

@@ -118,8 +118,7 @@ class Child:
 class Children(AsyncBlock, Generic[P]):
     """The children of a task in one block, made by `Task.children`.
 
-    Iterating gives the children in the order in which this delivery put them, and then those that only an earlier
-    delivery has put.
+    Iterating gives the children that this delivery put, in order, and then those that only an earlier delivery has put.
 
     Thread safety: none; any task of the event loop may call `put` and `put_many` while the block is open.
     """

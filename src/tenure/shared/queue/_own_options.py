@@ -1,7 +1,4 @@
-"""The options that a task brings to its worker. They travel beside the meta, as a JSON array of both.
-
-Without such options, the bytes are the meta alone, which is a JSON object.
-"""
+"""The options that a task brings to its worker, beside the meta, as a JSON array of both; else the meta alone."""
 
 from __future__ import annotations
 

@@ -168,7 +168,6 @@ def _check_types(name: str, types: object) -> tuple[type[BaseException], ...]:
 
 
 def _is_one_of(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:
-    """True for an error of these kinds, or of kinds of the same names: another process may have its own."""
     if isinstance(error, kinds):
         return True
     names = {_full_name(kind) for kind in type(error).__mro__}

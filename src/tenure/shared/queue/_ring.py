@@ -19,8 +19,6 @@ _QUIET = 600.0
 
 
 class Place(NamedTuple):
-    """A queue, for all stores of this process on one engine."""
-
     where: object
     key: str
     name: str
@@ -124,7 +122,6 @@ class Watch:
 
 
 def place_of(store: StoreHandle, key: str) -> Place:
-    """The place of a queue: each engine in memory is its own."""
     where = id(store) if store.url.startswith("memory") else store.url
     return Place(where, key, key.removeprefix(store.prefix("queue")))
 

@@ -146,7 +146,6 @@ class Suspects:
         return not any(member.in_hand for member in members if member is not self._takers)
 
     def to_mark(self) -> list[tuple[Session, e.Settle]]:
-        """The notes for the engine, once, before suspects begin: a task runs alone, or its next death is its last."""
         marks: list[tuple[Session, e.Settle]] = []
         is_alone = len(self.kept) == 1
         for session, taken in self.kept if self._unmarked else ():

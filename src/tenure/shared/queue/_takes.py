@@ -43,7 +43,7 @@ class Holder(Protocol):
 
 
 class Takers(Held):
-    """All of this process's takers of one queue. `user` returns the object whose methods may take next, or None."""
+    """All of this process's takers of one queue."""
 
     def __init__(self, store: StoreHandle, key: str, listener: object, record: QueueRecord) -> None:
         self.user: Callable[[], object | None] = lambda: None
@@ -304,7 +304,6 @@ class Takers(Held):
     # hints
 
     def on_ready(self) -> None:
-        """Note that the engine counts on all registered takers to take the tasks that there may be."""
         busy = self._batcher.busy
         self._demand.hinted(busy=busy)
         if not busy and (self._demand.promised or len(self._line)):

@@ -282,8 +282,8 @@ class Task(Guarded, Held, Generic[P_co]):
 
         A handler that is delivered again runs again from its start, so put into a step what is costly, or must not
         happen twice. The value is always as `store.codec` decodes it: a tuple is a list. An exception is not stored.
-        If the process dies before the value is stored, the function may be called again. With a stored value, earlier
-        failures do not count. If the value cannot be kept, the task is dead at once, and a later delivery raises
+        If the process dies before the value is stored, the function may be called again. A stored value ends the count
+        of earlier failures. If the value cannot be kept, the task is dead at once, and a later delivery raises
         `RuntimeError` here.
 
         With `find`, the step is marked as begun before the first call. A later try asks `find()` first: a value is
@@ -679,10 +679,7 @@ class Task(Guarded, Held, Generic[P_co]):
         on_settled: Callable[[Task[Any], e.Settle, str | None], object],
         error: BaseException | None = None,
     ) -> None:
-        """Let go of the task: synchronous, so that nothing can stop it. `error` is how the try failed.
-
-        `on_settled(task, settle, refused)` is called once the engine has answered, or will no longer answer.
-        """
+        """Let go of the task: synchronous, so that nothing can stop it."""
         self._scope = None
         if settle.verdict is e.Verdict.DONE and self._session.reporter.observer is None:
             answered = partial(on_settled, self, settle)

@@ -149,7 +149,6 @@ class Cron:
         raise self._never()
 
     def _match(self, wall: int) -> int:
-        """The next time of the expression on a clock without a time zone, in seconds since it showed 1970."""
         time = next(self._cronsim.CronSim(self._fields, datetime.fromtimestamp(wall, UTC)), None)
         if time is None:
             raise self._never()
