@@ -82,7 +82,6 @@ class SubPool(Generic[T]):
 
     @property
     def spare(self) -> int:
-        """The number of resources beyond the least number; negative if there are, or will be, too few."""
         return len(self.entries) + self.creating - self.least
 
     @property

@@ -350,7 +350,6 @@ class SettleTimeouts:
         return parked
 
     def close(self) -> None:
-        """End all waits; no caller may wait from now on."""
         self._closed = True
         while self._waited_for:
             self._waited_for.popleft().wake()

@@ -7,8 +7,6 @@ from tenure.waiting import now
 
 
 class Availability:
-    """The parts of an engine that cannot be reached. Reports the first loss and the return of the last part."""
-
     def __init__(self, engine: e.Engine, reporter: Reporter | None = None) -> None:
         self.reporter: Reporter = reporter or Reporter()
         self._engine = engine

@@ -66,7 +66,6 @@ class Reconciler:
 
 
 def release_for(session: str, item: e.SessionItem) -> e.Operation[Any]:
-    """The operation that releases it; for a task or an idle taker, only while the queue is not used here."""
     if (undo := _UNDO.get(item.family)) is not None:
         return undo(item.key, item.name)
     return e.Exchange(

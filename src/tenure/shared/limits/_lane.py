@@ -60,8 +60,6 @@ Spot = Waiter[LanePlace, e.Spending]
 
 
 class Slot:
-    """A booking of the process, due at a time of the loop, less the seconds for which the limiter was held off."""
-
     __slots__ = ("bookings", "costs", "due", "limits", "session", "spending")
 
     def __init__(self, place: LanePlace, session: Session, spending: e.Spending, due: float) -> None:

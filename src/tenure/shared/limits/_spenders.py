@@ -19,8 +19,6 @@ RESTING = 128
 
 
 class Spenders:
-    """The spenders of this process: one for each key in use, and a few that are idle."""
-
     def __init__(self, store: StoreHandle) -> None:
         self.store: StoreHandle = store
         self.closed = False

@@ -108,7 +108,6 @@ class DeadLetters:
         self._news.set()
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work`, and hand over and handle dead letters until it has ended, its own included."""
         problems: list[Exception] = []
         self._ended = anyio.Event()
 

@@ -61,7 +61,6 @@ class Demand:
         self._hinted = False
 
     def is_needed(self, waiting: int) -> bool:
-        """True if an exchange has something to ask for. At most `CAP` takers are advertised."""
         return self.reask or self.promised > 0 or min(e.CAP, waiting) > self.registered
 
     def ask(self, waiting: int, *, probing: int, prefetched: int) -> int:

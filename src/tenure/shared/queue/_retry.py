@@ -145,7 +145,6 @@ def _weight(message: BaseException) -> tuple[bool, float]:
 
 
 def is_failure(error: BaseException) -> bool:
-    """True if a handler that raises this error has failed, rather than said that the try does not count."""
     error = decisive(error)
     return not (
         isinstance(error, (Discard, NotBegun)) or (isinstance(error, RetryLater) and not error.counts)

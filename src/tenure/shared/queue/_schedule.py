@@ -84,8 +84,6 @@ class ScheduleState(NamedTuple):
 
 
 class Alarm:
-    """Sleeps until a moment comes or the store closes, whichever is first; it listens for that alone."""
-
     def __init__(self) -> None:
         self._line: Line[None, None] = Line(owner="a run of a schedule or of figures")
 
@@ -410,7 +408,6 @@ def schedules_in(
 
 
 def plain(option: object) -> Any:
-    """An option of a put as a cursor keeps it: a number, a text, or a mapping; None if it cannot."""
     if isinstance(option, timedelta):
         return option.total_seconds()
     if isinstance(option, Key):

@@ -660,7 +660,6 @@ class Task(Guarded, Held, Generic[P_co]):
         return None
 
     def _waiting(self, family: Family) -> e.Settle | None:
-        """The verdict in place of DONE, if its handler has caught the interruption, or has left unfinished children."""
         if family.wait is None and family.left:
             return e.Settle(self.id, self.token, e.Verdict.WAIT)
         return family.wait
