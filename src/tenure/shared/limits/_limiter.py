@@ -77,8 +77,9 @@ class RateLimiter(AsyncBlock):
         """Spend `cost` for a block, `async with limiter.spend({"tokens": 800}) as spending`.
 
         Entering waits and raises as `acquire` does. In the block, `spending.correct({"tokens": 655})` sets the real
-        cost. When the block ends, the difference is booked at once, also above the burst, or given back as far as time
-        has not brought it back already. A correction that cannot be booked is reported as "limiter.correction_failed".
+        cost; without a correction it stays as booked. When the block ends, the difference is booked at once, also
+        above the burst, or given back as far as time has not brought it back already. A correction that cannot be
+        booked is reported as "limiter.correction_failed".
         Cancellation: while waiting, as `acquire`; of the block, a correction is booked nevertheless.
         """
         costs = self._limits.costs(cost)

@@ -112,7 +112,6 @@ class Spender:
         self._spenders.of_its_key(self).refund(limits, request)
 
     def check(self) -> None:
-        """Check whether the limiter was held off: callers that wait stay until the answer has come."""
         if self._spends or self.lanes.books:
             self._checks += 1
             self.lanes.is_checked = False

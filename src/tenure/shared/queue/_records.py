@@ -25,10 +25,10 @@ class QueueStatistics:
     """A queue at one moment.
 
     `put` is the sum of the states and of `purged`. `reserved` slots belong to producers whose turn has come, and
-    `producers` wait for a slot. `oldest` is how many seconds the longest waiting task has been ready. `groups` have an
-    unfinished task. `starts_in` is for how many seconds no task of the queue may start, because of its rate or a hold;
-    `held_off` is the same if the queue is held off, else 0. `rate` and `group_rate` are the rates of the queue and of
-    each group, in tasks a second (0: none). `held` releases have not begun.
+    `producers` wait for a slot. `oldest` is how many seconds the longest waiting task has been ready. `groups` is the
+    number of groups with an unfinished task. `starts_in` is for how many seconds no task of the queue may start,
+    because of its rate or a hold; `held_off` is the same if the queue is held off, else 0. `rate` and `group_rate` are
+    the rates of the queue and of each group, in tasks a second (0: none). `held` releases have not begun.
     """
 
     put: int
