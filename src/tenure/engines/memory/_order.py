@@ -33,7 +33,7 @@ class Order:
         return [*{rank for rank in self._heap if self.stands(self.group, rank)}]
 
     def until(self, last: Rank) -> set[Rank]:
-        """The standing ranks up to `last`. The time depends on how many ranks there are up to it, standing or not."""
+        """The standing ranks up to `last`. The time depends on the number of ranks up to `last`, standing or not."""
         found: set[Rank] = set()
         places = [0]
         while places:
@@ -64,7 +64,7 @@ class ReadyTasks:
         self.by_age: Order | None = None
 
     def pop(self, now: float, aging: float | None) -> int | None:
-        """The id of the task that is next by priority or age; it leaves that order."""
+        """Remove and return the id of the task that is next by priority or age."""
         order = self.by_priority
         if aging is not None and (oldest := self._ages().first()) is not None and now - oldest[0] > aging:
             order = self._ages()

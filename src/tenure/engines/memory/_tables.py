@@ -111,7 +111,7 @@ _set, _delete = dict[Any, Any].__setitem__, dict[Any, Any].__delitem__
 
 
 class _Sorted(dict[Any, Any]):
-    """A dictionary in the order of its keys. A new key moves those behind it, which memory does fast."""
+    """A dictionary in the order of its keys. A new key moves the keys behind it, which memory does fast."""
 
     def __init__(self) -> None:
         self.keys_in_order: list[Any] = []

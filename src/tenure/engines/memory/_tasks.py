@@ -34,8 +34,6 @@ _Time = tuple[float, int, str]
 
 
 class MemoryTaskRows:
-    """The tasks of all queues."""
-
     def __init__(self, state: MemoryState, queues: MemoryQueues) -> None:
         self._state = state
         self._queues = queues
@@ -179,7 +177,7 @@ class MemoryTaskRows:
         )
 
     def _seconds_left(self, task: MemoryTask) -> float | None:
-        """Return the seconds that a task has until its deadline; None without one."""
+        """The seconds until the deadline of a task; None without one."""
         return None if task.deadline is None else max(0.0, task.deadline - self._state.now)
 
     def _tree(self, queue: str, task: MemoryTask | Ended) -> Tree:

@@ -1,7 +1,4 @@
-"""Holds: weighted capacity with a line, the algorithm under locks, semaphores, read-write locks and elections.
-
-A barrier is a line of holds without weight, which is served at once.
-"""
+"""Holds: weighted capacity with a line of waiters. A barrier is a line of holds without weight."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ from ._tables import OF_SESSION, Layout, Order, Table
 class Line:
     """A key that is held or waited for, or whose capacity is fixed; `used` is the weight of its holders.
 
-    `head` is the ordinal of the waiter at the head of the line. `meeting` is the token of the meeting for which
-    arrivals wait, or which they broke.
+    `head` is the ordinal of the first waiter. `meeting` is the token of the meeting for which arrivals wait, or which
+    they broke.
     """
 
     key: str
@@ -46,7 +43,7 @@ class Hold(Place):
 
 @dataclass(slots=True)
 class Unserved:
-    """A line whose serving was cut short for want of steps."""
+    """A line whose serving stopped because the budget was spent."""
 
     key: str
     rank: int
@@ -60,8 +57,6 @@ UNSERVED = Layout("unserved", Unserved, ("key",), rank=Order((), ("rank",), grow
 
 
 class Holds(Places[Hold]):
-    """The family of holds."""
-
     def __init__(self, state: State) -> None:
         super().__init__(state, "holds", HOLDS)
         self._lines: Table[Line] = state.table(LINES)
@@ -154,7 +149,7 @@ class Holds(Places[Hold]):
         return page_of(op, placed, capacity=line.capacity, used=line.used, meeting=line.meeting)
 
     def serve_unserved(self) -> None:
-        """Go on with the lines whose serving was cut short."""
+        """Serve the unserved lines."""
         self._state.wake_at("line", None)
         rows = self._unserved.some("rank", limit=self._state.cap)
         if len(rows) == self._state.cap:
@@ -176,9 +171,10 @@ class Holds(Places[Hold]):
         self._serve(line)
 
     def _serve(self, line: Line) -> None:
-        """Grant to the head of the line for as long as it fits. A waiter that never fits asks again, and is refused.
+        """Grant to the head of the line for as long as it fits. A waiter that never fits is hinted to ask, and is then
+        refused.
 
-        Arrivals wait on until all are there.
+        Arrivals stay in the line.
         """
         state = self._state
         while line.waiting:
@@ -206,7 +202,7 @@ class Holds(Places[Hold]):
             self._lines.remove(line)
 
     def _gather(self, line: Line, hold: Hold, parties: int) -> e.HoldAnswer:
-        """An arrival joined the line: if it completes the parties, all are granted at once."""
+        """Add an arrival to the line; if it completes the parties, grant all of them."""
         state = self._state
         line.capacity, line.meeting = parties, line.meeting or state.token()
         status: e.HoldAnswer = self._status(line, hold)
@@ -231,7 +227,6 @@ class Holds(Places[Hold]):
         self._state.notify_watchers("hold", line.key, e.Notice.CHANGED)
 
     def _take_out(self, line: Line, hold: Hold) -> None:
-        """A holder or waiter goes."""
         if hold.waits:
             line.waiting -= 1
         else:

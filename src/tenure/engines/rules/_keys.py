@@ -1,4 +1,4 @@
-"""The keys of a queue's tasks: who has a key, and the treatment of a new task whose key another task has."""
+"""The keys of a queue's tasks, and the treatment of a new task whose key another task has."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Keys:
         return owner is None or (new.on_duplicate == "replace" and owner.place not in (WAITING, DELAYED))
 
     def on_duplicate_key(self, key: str, new: e.NewTask) -> int | e.Duplicate:
-        """Handle a new task whose key another task has, so that it is not put. Return the answer of the put."""
+        """Handle a new task that is not put because another task has its key. Return the answer of the put."""
         owner = self._owner(key)
         assert owner is not None
         if new.on_duplicate == "refuse":
@@ -57,7 +57,7 @@ class Keys:
         return owner.id
 
     def give(self, key: str, new: e.NewTask, task: int) -> None:
-        """A new task has the key from now on; a leased former task does not go back, and another one ends."""
+        """Give the key to a new task; a leased former task does not go back, and any other ends."""
         former = self._owner(key)
         if former is not None and former.place is not None:
             owner = self._task(former)
@@ -92,13 +92,13 @@ class Keys:
         self._owners.update({**dict.fromkeys(keys), **self._rows.owners(self._queue, keys)})
 
     def _keep(self, key: str, task: int, ttl: float) -> None:
-        """Keep the key for the task for at least so long."""
+        """Keep the key for the task for at least `ttl` seconds."""
         until = self._state.after(ttl)
         self._rows.keep_key(self._queue, key, task, until)
         self._queue.keep_until = max(self._queue.keep_until, until)
 
     def _replace(self, former: Task, new: e.NewTask) -> None:
-        """A task that is not leased becomes the new one."""
+        """Make a task that is not leased the new task."""
         state, queue, now = self._state, self._queue, self._state.moment
         task, group = former.id, former.group
         first_put = now if former.attempts or former.deliveries else former.first_put
@@ -132,5 +132,5 @@ class Keys:
 
 
 def delay_since(new: e.NewTask, since: float) -> float:
-    """After how many seconds a new task is ready, so many seconds since its first put."""
+    """The seconds after which a new task is ready, `since` seconds after its first put."""
     return new.delay if new.max_wait is None else max(0.0, min(new.delay, new.max_wait - since))

@@ -1,4 +1,4 @@
-"""Names with lone surrogates: the key of a task, or the name of a group, may have no encoding."""
+"""Names with lone surrogates, which have no encoding: keys of tasks and names of groups."""
 
 from __future__ import annotations
 
@@ -9,5 +9,4 @@ def encoded_name(name: str) -> bytes:
 
 
 def decoded_name(name: bytes) -> str:
-    """The reverse of `encoded_name`."""
     return name.decode("utf-8", "surrogatepass")

@@ -27,15 +27,12 @@ P = TypeVar("P", bound=Place)
 
 
 class Places(ABC, Generic[P]):
-    """The places of a family, by object and name."""
-
     def __init__(self, state: State, family: str, layout: Layout) -> None:
         self._state = state
         self._family = family
         self._places: Table[P] = state.table(layout)
 
     def item(self, place: P) -> e.SessionItem:
-        """Describe a place as a part of its session."""
         return e.SessionItem(self._family, place.key, place.name, not place.waits, self._token(place))
 
     def _hint(self, place: P, news: News) -> None:

@@ -18,8 +18,6 @@ from ._takers import Takers
 
 
 class Producers:
-    """The family of producers."""
-
     def __init__(
         self, state: State, queues: Queues, rows: TaskRows, room: Room, takers: Takers, settling: Settling
     ) -> None:
@@ -50,7 +48,6 @@ class Producers:
         return answer
 
     def put_one(self, op: e.PutOne) -> int | e.Duplicate | e.Reply:
-        """Put a task within the user's transaction."""
         queue = self._queue(op)
         request = e.PutRequest("", (op.task,), wait=False)
         # without waiting, no session is needed
@@ -127,7 +124,7 @@ class Producers:
         return e.Accepted(ids)
 
     def _add(self, queue: Queue, tasks: Sequence[e.NewTask], keys: Keys) -> tuple[int | e.Duplicate, ...]:
-        """Put tasks; their ids, or the duplicates in their way."""
+        """Put tasks; return their ids, or the duplicates in their way."""
         state = self._state
         enqueue, add, now = queue.enqueue, self._rows.add, state.moment
         ids: list[int | e.Duplicate] = []
@@ -156,7 +153,7 @@ class Producers:
 
 
 def _new(tasks: Sequence[e.NewTask], keys: Keys) -> Sequence[e.NewTask]:
-    """The tasks that are put beside those that have the same keys; of two with a key, only one is."""
+    """The tasks that are put beside the tasks with the same keys; of two new tasks with a key, only the first."""
     if not [task for task in tasks if task.key is not None]:
         return tasks
     seen: set[str] = set()

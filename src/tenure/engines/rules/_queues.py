@@ -17,7 +17,7 @@ WAITING, DELAYED, LEASED, SUSPENDED, ENDING, HELD = range(6)
 
 @dataclass(slots=True)
 class StoredSetting:
-    """A field of the record of a queue: its value as text, since when it has had it, and who set it."""
+    """A field of the record of a queue: its value as text, the time at which it was set, and by whom."""
 
     queue: str
     name: str
@@ -33,10 +33,9 @@ SETTINGS = Layout("setting", StoredSetting, ("queue", "name"), name=Order(("queu
 class Queue:
     """The settings and counts of a queue.
 
-    `settings` are those of the record with this `revision`. `live` tasks are unfinished, `waiting` and `delayed` as
-    they stand in the orders; `stops` are the leased tasks that are to stop; `lasting` records are kept for good;
-    `cursors` are stored by producers.
-    `known_due` is when the next delayed task is due, as long as `due_is_known`.
+    `settings` are of the record with this `revision`. `live` counts unfinished tasks, `waiting` and `delayed` the tasks
+    in these orders; `stops` the leased tasks that are to stop; `lasting` the records that are kept for good.
+    `known_due` is when the next delayed task is due, while `due_is_known`.
     """
 
     name: str
@@ -85,12 +84,12 @@ class Queue:
         return bool(keeps or self.held or self.cursors or self.groups.named)
 
     def keep_record(self, state: State) -> None:
-        """The queue is used: its record, if it has one, lasts for `RECORD_TTL` at least."""
+        """Keep the record of the queue, if it has one, for `RECORD_TTL` at least."""
         if self.revision and self.keep_until < state.after(e.RECORD_TTL):
             self.keep_until = state.after(2 * e.RECORD_TTL)
 
     def counts(self, **measured: Any) -> e.QueueCounts:
-        """The counts of the queue; those that are `measured` are read by each engine in its own way."""
+        """The counts of the queue; each engine reads the `measured` ones in its own way."""
         groups = self.groups
         return e.QueueCounts(
             put=self.put,
@@ -112,11 +111,10 @@ class Queue:
         )
 
     def count(self, state: str) -> None:
-        """Count a task that has ended in this state."""
         setattr(self, state, getattr(self, state) + 1)
 
     def forget_counts(self, state: State) -> None:
-        """Reset the counts and the settings, as an unused queue has them."""
+        """Reset the counts and the settings to those of an unused queue."""
         self.put = self.done = self.cancelled = self.expired = self.discarded = self.purged = 0
         if self.revision:
             self.revision, self.settings = 0, e.DEFAULTS
@@ -126,7 +124,7 @@ class Queue:
                 stored.remove(setting)
 
     def enqueue_new(self, task: int, group: str, ready_at: Moment, now: Moment) -> int:
-        """A new task of a group enters an order; return its place."""
+        """Put a new task of a group into an order; return its place."""
         if ready_at > now:
             self.groups.count_in(group, self.waiting)
             return self.enqueue(task, group, ready_at, now)
@@ -135,7 +133,7 @@ class Queue:
         return WAITING
 
     def enqueue(self, task: int, group: str, ready_at: Moment, now: Moment) -> int:
-        """A task enters the order of the waiting or of the delayed tasks; return its place."""
+        """Put a task into the order of the waiting or of the delayed tasks; return its place."""
         if ready_at <= now:
             self.waiting += 1
             if self.groups.named:
@@ -149,7 +147,6 @@ class Queue:
         return DELAYED
 
     def dequeue(self, place: int, group: str) -> None:
-        """Count that a task leaves its order, the waiting or the delayed tasks."""
         if place == DELAYED:
             self.delayed -= 1
             self.due_is_known = False
@@ -164,12 +161,8 @@ class Queue:
 
 
 class Queues(Protocol):
-    """The queues of an engine."""
-
     def find(self, name: str, /) -> Any:
-        """A queue as it is now, or None: a queue that nothing keeps is as if never used."""
+        """The queue as it is now, or None if nothing keeps it."""
         ...
 
-    def get(self, name: str, /) -> Any:
-        """The same, made if need be."""
-        ...
+    def get(self, name: str, /) -> Any: ...

@@ -14,7 +14,7 @@ from ._tables import Layout, Order, Table
 
 @dataclass(slots=True)
 class LimiterRow:
-    """A limiter, and until when it has an effect at least."""
+    """A limiter; it has an effect until `until` at least."""
 
     key: str
     until: float
@@ -37,8 +37,6 @@ LIMITER_WAITERS = Layout(
 
 
 class Rates:
-    """Spending at rates, by key."""
-
     def __init__(self, state: State) -> None:
         self._state = state
         self._limiters: Table[LimiterRow] = state.table(LIMITERS)
@@ -96,7 +94,7 @@ class Rates:
         return e.Page((self._row(op.key).limiter.status(self._state.now),))
 
     def forget(self, count: int) -> None:
-        """Forget up to `count` limiters without effect: they are as if never used."""
+        """Forget up to `count` limiters without effect."""
         state = self._state
         rows = islice(self._limiters.each("until"), count)
         for row in list(takewhile(lambda row: row.until <= state.now, rows)):
@@ -113,7 +111,7 @@ class Rates:
         return row
 
     def _keep(self, row: LimiterRow) -> None:
-        """Keep a limiter while it has an effect, which is checked at `until`, and not sooner."""
+        """Keep a limiter while it has an effect, which is checked again at `until`."""
         now, until = self._state.now, row.limiter.used_until()
         if until <= now:
             if row.until:

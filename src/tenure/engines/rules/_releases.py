@@ -1,7 +1,4 @@
-"""Releases: children that are named before there is anything to release, and begin when their owner would end.
-
-The laws are in `tenure.engine._families`.
-"""
+"""Releases: children that begin when their owner would end, by the laws in `tenure.engine._families`."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ class Releases:
     _forget: Callable[[str, int], None]
 
     def _differs(self, entry: Any, to: str, new: e.NewTask) -> bool:
-        """Return True if a release that is there has another target, or another payload as long as it is on record."""
+        """True if an existing release has another target, or another payload as long as that is on record."""
         queue: Queue | None = self._queues.find(entry.child_queue)
         task = None if queue is None else self._rows.task(queue, entry.child)
         if task is None or entry.child_queue != to:
@@ -37,7 +34,7 @@ class Releases:
         return self._rows.unfinished_record(queue, task, "held").payload != new.payload
 
     def _change_held(self, family: Any, entry: Any, change: str) -> e.Reply:
-        """Undo or keep what a held release is for, before its owner ends."""
+        """Begin or keep a held release, before its owner ends."""
         if change == "keep":
             self._remove(family, entry, "kept")
         elif self._entries.first("unfinished", family.queue, family.task) is not None:

@@ -32,9 +32,7 @@ class EngineState(State, SessionState, Protocol):
         """The watch that a session began first."""
         ...
 
-    def unwatch(self, watch: Any, /) -> None:
-        """Forget a watch of a session."""
-        ...
+    def unwatch(self, watch: Any, /) -> None: ...
 
 
 class Rules:
@@ -96,6 +94,5 @@ class Rules:
 
 
 def _first_of_session(state: State, layout: Layout) -> Callable[[Session], Any]:
-    """Finds the first row of a table that a session has."""
     rows = state.table(layout)
     return lambda session: rows.first("session", session.number)

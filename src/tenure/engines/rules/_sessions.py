@@ -14,19 +14,11 @@ Family = tuple[Callable[[Any], Any], Callable[[Any], object]]
 
 
 class SessionState(Protocol):
-    """The sessions of an engine."""
+    def session(self, name: str, /) -> Any: ...
 
-    def session(self, name: str, /) -> Any:
-        """The open session of that name."""
-        ...
+    def open(self, name: str, process: str, ttl: float, /) -> None: ...
 
-    def open(self, name: str, process: str, ttl: float, /) -> None:
-        """Open a session."""
-        ...
-
-    def renew(self, session: Any, ttl: float, /) -> None:
-        """Have the session end in `ttl` seconds."""
-        ...
+    def renew(self, session: Any, ttl: float, /) -> None: ...
 
     def end(self, session: Any, /) -> None:
         """Have the session end now, before all others."""
@@ -37,12 +29,10 @@ class SessionState(Protocol):
         ...
 
     def forget(self, session: Any, /) -> None:
-        """The session has nothing left."""
+        """Remove a session that has nothing left."""
         ...
 
-    def step(self) -> bool:
-        """Take a step of the budget; False if none is left."""
-        ...
+    def step(self) -> bool: ...
 
 
 class Sessions:
@@ -79,7 +69,7 @@ class Sessions:
         return e.Reply.OK
 
     def end_expired(self) -> None:
-        """Drop what the ended sessions have, for as long as there are steps left."""
+        """Drop what the ended sessions have, within the budget."""
         for session in self._state.ended():
             for first, drop in self._families:
                 while (thing := first(session)) is not None:

@@ -10,8 +10,6 @@ import tenure.engine as e
 from ._tables import Layout, Table
 
 News = e.Granted | e.Claimed | e.Notice
-"""The subject of a hint."""
-
 Moment: TypeAlias = Any
 """A time of a task in the unit of the engine: a float or an integer."""
 
@@ -45,59 +43,43 @@ class State(Protocol):
     def last(self) -> Counters: ...
 
     @property
-    def now(self) -> float:
-        """The time of the engine, in seconds."""
-        ...
+    def now(self) -> float: ...
 
-    def table(self, layout: Layout, /) -> Table[Any]:
-        """The table of a layout, made if need be."""
-        ...
+    def table(self, layout: Layout, /) -> Table[Any]: ...
 
-    def session(self, name: str, /) -> Session | None:
-        """The open session of that name."""
-        ...
+    def session(self, name: str, /) -> Session | None: ...
 
-    def process(self, session: int, /) -> str:
-        """The process of the session with that number."""
-        ...
+    def process(self, session: int, /) -> str: ...
 
     def token(self) -> int:
-        """A new number above all before it, which does not go back when data is lost: a fencing token, or an id."""
+        """A new fencing token or id, above all before it, also after a loss of data."""
         ...
 
     def rank(self) -> int:
         """A number above all ranks before it."""
         ...
 
-    def hint(self, process: str, key: str, name: str, news: News, /) -> None:
-        """Hint a process."""
-        ...
+    def hint(self, process: str, key: str, name: str, news: News, /) -> None: ...
 
     @property
-    def cap(self) -> int:
-        """The steps of an operation."""
-        ...
+    def cap(self) -> int: ...
 
     def step(self) -> bool:
         """Take a step of the budget; False if none is left: the operation is unfinished."""
         ...
 
     def wake_at(self, kind: str, when: float | None, /) -> None:
-        """Clear up this kind of thing at that time, or sooner if that was said before; None: forget what was said."""
+        """Clear up this kind of thing at `when`, or at an earlier time set before; None clears that time."""
         ...
 
     @property
     def moment(self) -> Moment:
-        """The time of the tasks, in the unit of the engine."""
+        """The present time of the tasks."""
         ...
 
-    def after(self, seconds: float, /) -> Moment:
-        """The moment so many seconds from now."""
-        ...
+    def after(self, seconds: float, /) -> Moment: ...
 
-    def seconds_since(self, moment: Moment, /) -> float:
-        """The seconds since a moment."""
-        ...
+    def seconds_since(self, moment: Moment, /) -> float: ...
 
     def clock_time(self, moment: Moment | None, /) -> float | None:
         """A moment as seconds on the clock of `now`."""
@@ -120,7 +102,7 @@ class State(Protocol):
         ...
 
     def watch_task(self, kind: str, key: str, task: int, session: str, /) -> None:
-        """Hint the open session of that name once, when the task of a queue has ended or changed."""
+        """Hint the open session of that name once, when the task has ended or changed."""
         ...
 
     def notify_watchers(self, kind: str, key: str, notice: e.Notice, /) -> None:

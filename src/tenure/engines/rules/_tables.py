@@ -1,7 +1,7 @@
 """Tables: rows found by a key, and by orders. The rules read and write them; an engine stores them.
 
-A row is a dataclass. Its fields are of the types int, float, str, bytes and bool, and int or None. A rule changes the
-fields of a row that it has read and saves the row; a field that places the row in an order changes by `move` alone.
+A row is a dataclass with fields of the types int, float, str, bytes, bool, and int or None. A rule changes fields of a
+row that it has read and saves the row; a field that places the row in an order changes by `move` alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ R = TypeVar("R")
 class Order(NamedTuple):
     """Rows with equal values of the fields `of`, in the order of the fields `by`, which tell them apart.
 
-    With `when`, a field and a value, the order has only the rows with that value. With `grows`, a row that enters the
+    `when` is a field and a value: the order has only the rows with that value. With `grows`, a row that enters the
     order comes behind all others.
     """
 
@@ -51,31 +51,23 @@ class Layout:
 
 
 class Table(Protocol[R]):
-    """A table of one layout. What an operation costs depends on the number of rows that it returns."""
+    """A table of one layout. The cost of an operation depends on the number of rows that it returns."""
 
-    def get(self, *key: Any) -> R | None:
-        """The row with this key."""
-        ...
+    def get(self, *key: Any) -> R | None: ...
 
     def save(self, row: R, /) -> None:
         """Keep a new row, or the changed fields of a row that no order reads."""
         ...
 
     def move(self, row: R, /, **fields: Any) -> None:
-        """Change these fields of a row, which orders may read, but not its key."""
+        """Change fields of a row, which orders may read, but not its key."""
         ...
 
-    def remove(self, row: R, /) -> None:
-        """Delete a row."""
-        ...
+    def remove(self, row: R, /) -> None: ...
 
-    def first(self, order: str, *of: Any) -> R | None:
-        """The first row in that order."""
-        ...
+    def first(self, order: str, *of: Any) -> R | None: ...
 
-    def last(self, order: str, *of: Any) -> R | None:
-        """The last row in that order."""
-        ...
+    def last(self, order: str, *of: Any) -> R | None: ...
 
     def each(self, order: str, *of: Any) -> Iterator[R]:
         """The rows in that order, while none of them is saved or removed."""

@@ -1,4 +1,4 @@
-"""Tasks that change or end: written together; sessions that follow them, or wait for their ends, are hinted."""
+"""Changes and ends of tasks, written together, with hints to the sessions that follow them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Changes:
         """The number of tasks that have ended in this transaction."""
 
     def begin(self) -> None:
-        """Forget what a transaction that failed has left."""
+        """Forget the changes of a failed transaction."""
         self._changed, self._ended, self._recorded, self._results, self._count = {}, [], [], [], 0
 
     def update(self, _queue: SqliteQueue, task: Task, **fields: Any) -> None:

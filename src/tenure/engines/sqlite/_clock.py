@@ -20,8 +20,7 @@ _JUMP = 0.05
 class Clocks:
     """`wall` for due times and tokens, `boot` (which counts the time asleep) for the ends of sessions.
 
-    `boot` is the same for all processes of a machine, in whatever time namespace. A clock that is given serves for
-    both.
+    `boot` is the same for all processes of a machine, in any time namespace. A given clock serves for both.
 
     Thread safety: none needed.
     """
@@ -32,7 +31,7 @@ class Clocks:
 
 
 def micros(seconds: float) -> int:
-    """A duration in microseconds; more than some ten thousand years count as for ever."""
+    """A duration in microseconds, at most `FAR`."""
     return round(min(seconds * 1e6, FAR))
 
 
@@ -42,7 +41,6 @@ def seconds(micros: int) -> float:
 
 
 def moment(micros: int | None) -> float | None:
-    """A moment in seconds."""
     return None if micros is None else micros / 1e6
 
 
@@ -62,8 +60,8 @@ def boot_id() -> str:
 class SinceBoot:
     """Seconds since the machine was booted, on its own clock.
 
-    A time namespace shifts `CLOCK_BOOTTIME`. The kernel shows the shift, and this takes it away again. A process that
-    was frozen and restored (CRIU) is in another namespace: then the two clocks have jumped apart, and the shift is read
+    A time namespace shifts `CLOCK_BOOTTIME`; the kernel shows the shift, which is subtracted here. A process that was
+    frozen and restored (CRIU) is in another namespace: the two clocks have then jumped apart, and the shift is read
     again. Systems without `CLOCK_BOOTTIME` may not count the time asleep.
 
     Thread safety: none needed; at worst two threads read the shift.
@@ -85,7 +83,7 @@ class SinceBoot:
 
 
 def _shift() -> float:
-    """By how many seconds this process's `CLOCK_BOOTTIME` is ahead of the machine's."""
+    """The seconds by which this process's `CLOCK_BOOTTIME` is ahead of the machine's."""
     try:
         lines = (_SELF / "timens_offsets").read_text("ascii").splitlines()
     except OSError:  # no time namespaces, or no /proc: then `boot_id` is empty too

@@ -38,7 +38,6 @@ def is_busy(problem: sqlite3.Error) -> bool:
 
 
 def is_full(problem: sqlite3.Error) -> bool:
-    """True if there was no room to write."""
     return _has_code(problem) and problem.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL
 
 

@@ -105,7 +105,7 @@ class File:
             return False, []
 
     def close(self) -> None:
-        """Close the file; the last to close it removes its log."""
+        """Close the file; the last process to close it removes its log."""
         self._db.close()
         self._waker.close()
         with _neighbours_lock:

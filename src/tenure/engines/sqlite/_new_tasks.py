@@ -1,4 +1,4 @@
-"""New tasks, inserted together: the tasks of an operation are one statement if they are alike."""
+"""New tasks, inserted together: one statement for the tasks of an operation that are alike."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NewTasks:
         self._payloads: list[bytes] = []
 
     def begin(self) -> None:
-        """Forget what a transaction that failed has left."""
+        """Forget the tasks of a failed transaction."""
         self._kinds, self._groups, self._payloads = [], [], []
 
     def add(

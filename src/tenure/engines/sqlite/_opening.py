@@ -44,10 +44,10 @@ class _OtherClockError(Exception):
 def open_file(
     path: Path, clocks: Clocks, synchronous: str, retry: BusyRetry
 ) -> tuple[sqlite3.Connection, bool]:
-    """A connection in autocommit mode to a file that has the schema; True if it is to `end_other_boots` before it
-    writes, since another connection has the write lock now.
+    """A connection in autocommit mode to a file that has the schema.
 
-    Raises `EngineError` for a file that cannot be a store, `StoreUnavailable` if it is locked.
+    True: call `end_other_boots` before a write, since another connection has the write lock now. Raises `EngineError`
+    for a file that cannot be a store, `StoreUnavailable` if it is locked.
     """
     check_place(path)
     name = str(path)
@@ -118,7 +118,7 @@ def check_place(path: Path) -> None:
 
 
 def file_system(directory: Path) -> str:
-    """The type of the file system that a directory is on; empty where it is unknown."""
+    """The type of the file system of a directory; empty where it is unknown."""
     try:
         lines = _MOUNTS.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
@@ -202,7 +202,7 @@ def _check_clock(db: sqlite3.Connection) -> None:
 
 
 def end_other_boots(db: sqlite3.Connection, clocks: Clocks) -> None:
-    """End the sessions of an earlier boot of the machine: their ends say nothing on the clock of this boot."""
+    """End the sessions of an earlier boot of the machine: their ends mean nothing on the clock of this boot."""
     db.execute("BEGIN IMMEDIATE")
     with _rolled_back(db):
         if _known_boot(db) != boot_id():

@@ -40,8 +40,6 @@ class SqliteQueue(rules.Queue):
 
 
 class SqliteQueues:
-    """The queues of this transaction."""
-
     def __init__(self, state: SqliteState) -> None:
         self._state = state
         self._queues: dict[str, SqliteQueue] = {}
@@ -83,7 +81,6 @@ class SqliteQueues:
                     (queue.look_at,) = state.one(TASKS.next_key, queue=queue.id)
 
     def find(self, name: str) -> SqliteQueue | None:
-        """A queue as it is now: a queue that nothing keeps is as if never used."""
         queue = self._queues.get(name)
         if queue is None:
             row = self._state.one(QUEUES.queue, name=name)

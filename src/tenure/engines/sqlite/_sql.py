@@ -1,6 +1,6 @@
 """The statements of the room's `.sql` files, by name.
 
-A file is a row of blocks, parted by empty lines. A block begins with `-- name: a sentence`, may go on with comment
+A file consists of blocks, parted by empty lines. A block begins with `-- name: a sentence`, may go on with comment
 lines (inputs and outputs), and the rest is one statement.
 """
 
@@ -17,10 +17,7 @@ _PARAMETERS = re.compile(r"\(:[^()]*\)")
 
 
 class Statements:
-    """The statements of one file, as attributes.
-
-    Thread safety: they never change.
-    """
+    """The statements of one file, as attributes."""
 
     def __init__(self, file: str) -> None:
         text = files(_ROOM).joinpath("sql", f"{file}.sql").read_text("utf-8")
@@ -38,7 +35,7 @@ def joined(parts: Sequence[bytes]) -> bytes:
 
 @cache
 def repeated(sql: str, count: int) -> str:
-    """A statement with its one row of parameters, `(:a, :b)`, so many times; the parameters lose their names."""
+    """A statement with its one row of parameters, `(:a, :b)`, `count` times; the parameters lose their names."""
     return _PARAMETERS.sub(lambda row: ", ".join([re.sub(r":\w+", "?", row[0])] * count), sql)
 
 

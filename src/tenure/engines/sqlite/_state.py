@@ -1,7 +1,6 @@
 """The state that all families share: time, numbers, sessions, hints, watches and the step budget.
 
-The values that are read here stay true until the transaction ends, since there is only one writer: a batch reads them
-once.
+A batch reads the values once: they stay true until the transaction ends, since there is only one writer.
 """
 
 from __future__ import annotations
@@ -30,10 +29,6 @@ class Soonest:
     """The next times at which time changes something, None for never.
 
     The time for sessions is on the clock of the boot, the other times are on the clock of the wall.
-
-    The next session ends, task expires, dead letter is to be deleted, resource has rested, record and limiter are
-    outdated; the next queue is to be looked at; a sweep goes on, a wait for an entry ends, and entries are
-    to be forgotten.
     """
 
     session: int | None = None
@@ -50,7 +45,6 @@ class Soonest:
 
 
 def sooner(moment: int, other: int | None) -> int:
-    """The earlier of two moments; None is never."""
     return moment if other is None or moment < other else other
 
 
@@ -92,7 +86,7 @@ class SqliteState:
     # the transaction
 
     def begin(self) -> None:
-        """Read what every batch has to know; the transaction has begun."""
+        """Read what every batch needs, at the beginning of the transaction."""
         self.now = self._clocks.wall()
         self.moment = int(self.now * 1e6)
         self.boot = int(self._clocks.boot() * 1e6)
@@ -129,14 +123,13 @@ class SqliteState:
         return self.db.execute(sql, values)
 
     def one(self, sql: str, **values: Any) -> Any:
-        """The first row, or None."""
         return self.db.execute(sql, values).fetchone()
 
     def all(self, sql: str, **values: Any) -> list[Any]:
         return self.db.execute(sql, values).fetchall()
 
     def many(self, sql: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Run a statement for several rows of parameters at once; the rows that it returns.
+        """Run a statement for several rows of parameters at once; return its rows.
 
         Each step of a statement may wait for Python's lock, so there are to be few.
         """
@@ -195,7 +188,6 @@ class SqliteState:
         return self.one(SESSIONS.next_watch, session=session.number)
 
     def unwatch(self, thing: Any) -> None:
-        """Forget a watch of a session."""
         self.run(SESSIONS.unwatch, id=thing[0])
 
     def open(self, name: str, process: str, ttl: float) -> None:
@@ -224,7 +216,6 @@ class SqliteState:
         self.soonest.session = self.one(SESSIONS.soonest)[0]
 
     def wake_at(self, kind: str, when: float | None) -> None:
-        """Clear up this kind of object at that time, or at an earlier time set before; None: unset the time."""
         former = getattr(self.soonest, kind)
         setattr(self.soonest, kind, when if when is None or former is None else min(when, former))
 
@@ -273,7 +264,7 @@ class SqliteState:
                 self.hint(process, key, "", notice)
 
     def fire(self, kind: str, tasks: list[int], notice: e.Notice) -> None:
-        """Hint those that watch these tasks for that."""
+        """Hint the sessions that watch these tasks for this notice."""
         if self.following if kind == "change" else self.watching:
             watchers = self.all(SESSIONS.task_watchers, kind=kind, tasks=str(tasks))
             if watchers:

@@ -35,12 +35,12 @@ class SqliteTaskRows(NewTasks, Keys, Changes):
         state.write_tasks = self.write
 
     def begin(self) -> None:
-        """Forget what a transaction that failed has left."""
+        """Forget the changes of a failed transaction."""
         NewTasks.begin(self)
         Changes.begin(self)
 
     def write(self) -> None:
-        """Write what was changed: endings free keys that new tasks may have."""
+        """Write the changes, endings first: they free keys that new tasks may have."""
         self.store()
         self.insert()
 

@@ -1,8 +1,7 @@
 """Waking other processes: a datagram makes the process for which a hint was written read it at once.
 
-The addresses are abstract ones of Linux: they are no files, and end with their sockets. A datagram that does not arrive
-does no harm, since each process also looks for hints by itself. That is all there is on other systems, and between
-containers that share the file but not the network.
+The addresses are abstract ones of Linux: no files, gone with their sockets. A lost datagram does no harm, since each
+process also looks for hints by itself, as all do on other systems, and between containers that share only the file.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def take_in(listening: socket.socket) -> None:
 
 
 def _open() -> socket.socket | None:
-    """A socket for datagrams, or None where there is none with an abstract address."""
+    """A socket for datagrams, or None on a system without abstract addresses."""
     if sys.platform != "linux":
         return None
     try:
