@@ -19,7 +19,6 @@ class Due(Generic[K]):
         self._made = 0
 
     def add(self, name: K, when: float) -> None:
-        """Check this name at `when`, unless a check of it is due already."""
         if name not in self._names:
             self._names.add(name)
             self._push(name, when)

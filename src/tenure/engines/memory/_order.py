@@ -64,7 +64,6 @@ class ReadyTasks:
         self.by_age: Order | None = None
 
     def pop(self, now: float, aging: float | None) -> int | None:
-        """Remove and return the id of the task that is next by priority or age."""
         order = self.by_priority
         if aging is not None and (oldest := self._ages().first()) is not None and now - oldest[0] > aging:
             order = self._ages()

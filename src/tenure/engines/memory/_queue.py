@@ -100,12 +100,10 @@ class MemoryQueue(rules.Queue):
         return rank[0] if rank else None
 
     def pop_due(self, now: float) -> MemoryTask | None:
-        """Remove and return the next delayed task that is due."""
         rank = self._by_due.first()
         return None if rank is None or rank[0] > now else self.tasks[self._by_due.pop()[-1]]
 
     def due(self, now: float) -> int:
-        """The number of tasks that are entered as delayed, and are due."""
         return len(self._by_due.until((now, inf))) if self.delayed else 0
 
     def oldest(self, now: float) -> float:
@@ -168,7 +166,6 @@ class MemoryQueues:
         return self._queues.get(name)
 
     def check_now(self, name: str) -> None:
-        """Check soon whether anything keeps the queue."""
         self._due.add(name, self._state.now)
 
     def forget(self) -> None:

@@ -48,7 +48,6 @@ class Records:
         self._log: list[Ended] = []
 
     def get(self, task: int) -> Ended | None:
-        """The record of a task, which may be outdated."""
         return self._ended.get(task)
 
     def valid(self, task: int, now: float) -> Ended | None:

@@ -31,8 +31,6 @@ class CachedReply:
 
 @dataclass(slots=True)
 class MemorySession:
-    """A session, with its tasks and its watches, in the order in which they began."""
-
     id: str
     process: str
     ttl: float

@@ -177,7 +177,6 @@ class MemoryTaskRows:
         )
 
     def _seconds_left(self, task: MemoryTask) -> float | None:
-        """The seconds until the deadline of a task; None without one."""
         return None if task.deadline is None else max(0.0, task.deadline - self._state.now)
 
     def _tree(self, queue: str, task: MemoryTask | Ended) -> Tree:

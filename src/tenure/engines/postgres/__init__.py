@@ -29,18 +29,18 @@ from ._values import Argument, Columns, Value
 __all__ = ("PostgresEngine",)
 
 _BETWEEN_CHORES = 16
-"""Operations after which rows that are no longer needed are deleted: a few times as many as they can have left."""
+"""Operations after which outdated rows are deleted: a few times as many as they can have left."""
 
 
 class PostgresEngine(e.Remote):
     """Keeps everything in tables of a PostgreSQL database, version 15 or later; many machines may share it.
 
     `url` is `postgresql://[user:password@]host[:port]/database`, with the options of libpq behind a question mark. It
-    may lead to a pooler; then `direct=postgresql://host[:port]` among the options is the server's own address, on
-    which hints come. Without one, all that wait ask again once a second, and a `RuntimeWarning` says so.
-    `schema` is where the tables and functions are, made if need be. A server that does not answer for
-    `response_timeout` seconds counts as gone, and the connections are made anew. `clock` (seconds) replaces the
-    server's time, `cap` the step budget of an operation, in tests.
+    may lead to a pooler; then `direct=postgresql://host[:port]` among the options is the server's own address, on which
+    hints come. Without one, all that wait ask again once a second, and a `RuntimeWarning` says so. `schema` is where
+    the tables and functions are, made if need be. A server that does not answer for `response_timeout` seconds counts
+    as gone, and the connections are made anew. `clock` (seconds) replaces the server's time, `cap` the step budget of
+    an operation, in tests.
     """
 
     families = True
@@ -65,7 +65,6 @@ class PostgresEngine(e.Remote):
         self._since_chores = 0
         self._batches = e.Batches(self.url)
         self._due = False
-        """True if there is a batch to send."""
         self._sender: Parked | None = None
         self._another = (
             None
@@ -146,7 +145,7 @@ class PostgresEngine(e.Remote):
         return enlistment(self._schema, self._clock, operation)
 
     def chores(self, operations: int) -> list[Statement]:
-        """The statements to send behind so many operations: now and then a call of `forget_outdated`."""
+        """The statements to send behind `operations` operations: now and then a call of `forget_outdated`."""
         due, self._since_chores = divmod(self._since_chores + operations, _BETWEEN_CHORES)
         return [self._call("forget_outdated")] * due
 

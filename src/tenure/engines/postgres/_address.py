@@ -98,7 +98,7 @@ def address(url: str) -> Address:
 
 
 def safe(url: str) -> str:
-    """The URL for a message: whatever stands before an @ may be a password, and so may an option."""
+    """The URL without anything that may be a password: before an @, or in an option."""
     before, _, rest = url.rpartition("@")
     scheme = re.match(r"[a-zA-Z]+://|", before)
     return (scheme[0] if scheme else "") + rest.partition("?")[0]

@@ -14,14 +14,12 @@ _LONGEST = 1.0
 
 
 class Probe:
-    """Sends a notification to itself."""
-
     def __init__(self) -> None:
         self._name = ""
         self._came = anyio.Event()
 
     def on_notification(self, channel: str, payload: str) -> bool:
-        """Take a notification. Returns whether it was one of a probe's."""
+        """Take a notification; return True if it was one of a probe's."""
         if channel == _CHANNEL and payload == self._name:
             self._came.set()
         return channel == _CHANNEL

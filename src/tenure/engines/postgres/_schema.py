@@ -53,12 +53,10 @@ def _parts(*names: str) -> str:
 
 
 def existence(schema: str) -> Statement:
-    """Asks whether there is a schema of ours."""
     return Statement.of("SELECT to_regclass($1) IS NOT NULL", f"{schema}.meta")
 
 
 def version(schema: str) -> Statement:
-    """Asks for the version of the schema."""
     return Statement(f"SELECT version FROM {schema}.meta")  # noqa: S608 - a plain name
 
 
@@ -89,7 +87,7 @@ def creation(schema: str) -> Statement:
 
 
 def check(place: object, schema: str, found: int) -> None:
-    """Refuse what a newer release has made. Raises `EngineError`."""
+    """Refuse a schema that a newer release has made. Raises `EngineError`."""
     if found > VERSION:
         raise EngineError(
             f"{place}: the schema {schema} has version {found}, this release knows {VERSION}; "

@@ -45,7 +45,6 @@ def _put(op: e.Put) -> tuple[Argument, ...]:
 
 
 def new_tasks(tasks: Sequence[e.NewTask]) -> Columns:
-    """Tasks to be put, as one argument."""
     keyed = any(task.key is not None for task in tasks)
     late = any(task.deadline is not None for task in tasks)
     return Columns(

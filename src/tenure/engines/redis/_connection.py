@@ -27,7 +27,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 2.0
 """Seconds between attempts to connect: twice as long each time, less up to a half by chance."""
 
 ENOUGH = 8
-"""While fewer commands are under way each is sent at once; then as many leave together, or what a turn has brought."""
+"""While fewer commands are under way each is sent at once; then as many leave together, or all of a turn."""
 
 
 class _Batch:
@@ -42,7 +42,6 @@ class _Batch:
         self.parked = park()
 
     def take(self, reply: Any) -> None:
-        """The next reply; the caller runs when it is the last, or when there will be no more."""
         self.replies.append(reply)
         if isinstance(reply, StoreUnavailable):
             self.error = self.error or type(reply)(*reply.args)
@@ -51,13 +50,13 @@ class _Batch:
 
 
 class Connection:
-    """Commands go out in the order in which they came, and a caller that is cancelled leaves that order as it is.
+    """Sends commands in the order in which they came; a caller that is cancelled does not change that order.
 
-    With `replicas`, the replies to commands that were sent together and with marks (see `mark`) are delivered once so
-    many replicas have acknowledged all that the server has done by then; after half of the response timeout each is a
-    `StoreUnavailable`, unless it is an error.
-    `on_message(channel, message)` is called for each message, with None when the server ends the subscription,
-    `lost()` when the connection has broken, and `reconnected()` when messages may have been lost.
+    With `replicas`, commands that were sent together, with marks (see `mark`), get their replies once as many replicas
+    have acknowledged everything that the server has done. After half of the response timeout, each reply is a
+    `StoreUnavailable`, unless it is an error. `on_message(channel, message)` is called for each message, with None when
+    the server ends the subscription, `lost()` when the connection has broken, and `reconnected()` when messages may
+    have been lost.
     """
 
     def __init__(
@@ -96,26 +95,24 @@ class Connection:
         """The socket, where a command may be sent at once; None where the connection is encrypted, or not up."""
         self._up = anyio.Event()
         self.up = False
-        """True while the connection is up: each operation reads this, so it is no question to the event."""
+        """True while the connection is up; an attribute, since each operation reads it."""
         self._trouble = ""
         self._dropped = anyio.Event()
 
     @property
     def problem(self) -> str | None:
-        """The reason why the connection is not up, or None."""
         return None if self.up else f"{self.address}: {self._trouble or 'the connection was closed'}"
 
     @property
     def version(self) -> tuple[int, ...]:
-        """The version of the server that was connected to last, major and minor."""
+        """The major and minor version of the last server."""
         return version_of(self._greeting.version) if self._greeting else ()
 
     async def execute(self, commands: Sequence[bytes], *, mark: bytes = b"") -> list[Any]:
         """Send packed commands, in one piece, once the server can be reached; return the reply to each.
 
-        Without a mark they do not wait for the replicas.
-        Raises `StoreUnavailable` when the connection broke before the last of them was answered, or was closed.
-        Cancellation: they may or may not be executed.
+        Without a mark they do not wait for the replicas. Raises `StoreUnavailable` when the connection broke before the
+        last reply, or was closed. Cancellation: they may or may not be executed.
         """
         while not (self._up.is_set() or self._closed):
             await self._up.wait()
@@ -145,15 +142,14 @@ class Connection:
             self.send(packed)
 
     def unsubscribe(self, channel: str) -> None:
-        """Unsubscribe from a channel."""
         self.channels.discard(channel)
         self.send_oneway(pack([("UNSUBSCRIBE", channel)]))
 
     async def run(self, opened: Callable[[], None] | None) -> None:
         """Connect, and connect again whenever the connection breaks; `opened()` is called once it is up.
 
-        With `opened`, raises what the first attempt raises: `StoreUnavailable` or `EngineError`.
-        Cancellation: this is how it ends; the connection is closed.
+        With `opened`, raises what the first attempt raises: `StoreUnavailable` or `EngineError`. Cancellation: this is
+        how it ends; the connection is closed.
         """
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
@@ -186,7 +182,6 @@ class Connection:
             self._lost()
 
     def drop(self, reason: str) -> None:
-        """Close the connection, and make another one."""
         self._trouble = reason
         self._dropped.set()
 
@@ -307,9 +302,9 @@ class Connection:
     def send(self, packed: bytes, *on_replies: Callable[[Any], object], mark: bytes = b"") -> None:
         """Send packed commands, if the connection is up; each of `on_replies` is called with the reply to one of them.
 
-        If the connection breaks before, it is called with a `StoreUnavailable`, at which it must not raise. At a reply
-        that belongs to another command it raises `BrokenResourceError`, which breaks the connection. Without a `mark`
-        the commands do not wait for the replicas.
+        If the connection breaks before, the argument is a `StoreUnavailable`, at which the function must not raise. For
+        a reply that belongs to another command it raises `BrokenResourceError`, which breaks the connection. Without a
+        `mark` the commands do not wait for the replicas.
         """
         few = len(self._pending) < ENOUGH
         if self._replicas and mark:

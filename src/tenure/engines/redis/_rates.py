@@ -25,7 +25,6 @@ def _wait(seconds: float | None) -> Argument:
 
 
 def spent(raw: list[Any]) -> e.SpendResults:
-    """The answer to `Spend`."""
     held = raw[1] / 1e9
     return e.SpendResults(tuple([_spending(held, result) for result in raw[2:]]))
 
@@ -36,7 +35,6 @@ def _spending(held: float, raw: list[int]) -> e.Spending:
 
 
 def refund(op: e.Refund) -> list[Argument]:
-    """The arguments of `Refund`: of each request the booking and the amount in each limit."""
     arguments: list[Argument] = ["refund", op.key, op.session, op.n, *_limits(op.limits)]
     for request in op.requests:
         amounts = request.amounts or [""] * len(request.bookings)

@@ -18,7 +18,6 @@ _SLOTS = 16384
 
 
 def slot_of(tag: str) -> int:
-    """The slot of the cluster in which the keys with this tag lie."""
     return crc_hqx(tag.encode(), 0) % _SLOTS
 
 
@@ -35,7 +34,6 @@ def tags(shards: int) -> tuple[str, ...]:
 
 
 def prefix_of(tag: str) -> str:
-    """The beginning of the names of all keys of a shard."""
     return f"tenure:{{{tag}}}:"
 
 

@@ -40,11 +40,9 @@ class PlainSocket(ByteStream):
             return data
 
     async def send_eof(self) -> None:
-        """Send no more."""
         self.socket.shutdown(socket.SHUT_WR)
 
     async def aclose(self) -> None:
-        """Close it. Cancellation: it is closed all the same."""
         anyio.notify_closing(self.socket)
         self.socket.close()
 

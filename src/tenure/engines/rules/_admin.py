@@ -88,7 +88,6 @@ class Admin:
         return True
 
     def _revive(self, queue: Queue, record: e.Record) -> bool:
-        """Make a dead task ready, unless another task has its key, or it is a child."""
         if self._families.is_child(queue, record.id):
             return False
         if record.key is not None:

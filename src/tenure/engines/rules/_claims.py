@@ -19,8 +19,6 @@ _OUT_OF_ORDERS = ("metadata", "session", "token", "reason", "removed", "slots", 
 
 @dataclass(slots=True)
 class Pool:
-    """A pool: the numbers of its resources and of its waiting claimers."""
-
     key: str
     size: int = 0
     waiting: int = 0
@@ -28,9 +26,8 @@ class Pool:
 
 @dataclass(slots=True)
 class Resource:
-    """A resource. `used` is the rank of its last use; `reason` is the reason of a retirement.
-
-    Of its slots, `claimed` are claimed; `session` and `token` are the last claimer's until that claim ends.
+    """A resource. `used` is the rank of its last use; `session` and `token` are the last claimer's until that claim
+    ends.
     """
 
     key: str
@@ -176,7 +173,6 @@ class Claims(Places[Claimer]):
         return page_of(op, placed, waiting=self._pool(op.key).waiting)
 
     def clear_up(self) -> None:
-        """Wake the resources that have rested, in the order of their time, pool and name."""
         state = self._state
         while (resource := self._resources.first("rest")) is not None:
             if resource.rest_until > state.now:
@@ -197,9 +193,7 @@ class Claims(Places[Claimer]):
         return e.Queued(pool.waiting, self._state.ask_again_in(self._next_rested(pool.key)))
 
     def _remove(self, claimer: Claimer, quarantine: float) -> None:
-        """Remove a claimer; its resource rests for the quarantine or its cool-down, or its slot goes to the next
-        claimer.
-        """
+        """Remove a claimer; its resource rests, or its slot goes to the next claimer."""
         pool = self._pool(claimer.key)
         if claimer.waits:
             self._places.remove(claimer)
@@ -220,7 +214,7 @@ class Claims(Places[Claimer]):
             self._place(pool, resource, state.rank(), rest_until)
 
     def _place(self, pool: Pool, resource: Resource, used: int, rest_until: float) -> None:
-        """Update a resource that has changed: it is full, retired, rests, or goes to the claimers in the line."""
+        """Update a resource that has changed."""
         if resource.is_full:
             self._move(resource, _CLAIMED, used, rest_until)
         elif resource.reason is not None:
@@ -235,7 +229,7 @@ class Claims(Places[Claimer]):
             self._offer(pool, resource, used)
 
     def _offer(self, pool: Pool, resource: Resource, used: int) -> None:
-        """Lend the slots of a resource to the first claimers in the line that it matches."""
+        """Lend the slots of a resource to the first claimers that it matches."""
         line = self._places.each("line", pool.key) if pool.waiting else ()
         matching = (claimer for claimer in line if _matches(resource, claimer.wanted))
         served = list(islice(matching, resource.slots - resource.claimed))
@@ -263,7 +257,6 @@ class Claims(Places[Claimer]):
         self._resources.move(resource, state=state, used=used, rest_until=rest_until, **changed)
 
     def _hint_head(self, pool: Pool) -> None:
-        """Tell the head of the line when to ask again, while resources rest."""
         head = self._places.first("line", pool.key)
         if head is not None and self._next_rested(pool.key) is not None:
             self._hint(head, e.Notice.ASK)

@@ -26,12 +26,11 @@ _RETRY = "retry"
 class Family:
     """The row of a task that is a child or has entries: its place in the tree, and what it waits for.
 
-    Of `total` entries, `unfinished` are children that have not ended; `ends` counts the children that have. Entries of
-    tries before `born` count as gone; so do the entries of children that failed in a try before `tries`. A suspended
-    task waits for the entry `awaited`, or until `rest` children are unfinished; a child that fails cancels the children
-    whose names begin with `prefix`. An ending task keeps its verdict in `ending`, `result` and `ttl`. A sweep of the
-    names that begin with `swept` has come to `swept_to`. `over`: the task has ended, and its entries are to be
-    forgotten.
+    `unfinished` and `ends` count children. Entries of tries before `born` count as gone; so do the entries of children
+    that failed in a try before `tries`. A suspended task waits for the entry `awaited`, or until `rest` children are
+    unfinished; a child that fails cancels the children whose names begin with `prefix`. An ending task keeps its
+    verdict in `ending`, `result` and `ttl`. A sweep of the names that begin with `swept` has come to `swept_to`.
+    `over`: the task has ended.
 
     Of the entries, `held` are releases that have not begun. Entries written after the first release was `named` bear
     `life`, which changes after a death in which a release `ran`. The releases of the delivery `dropped` are handed
@@ -269,7 +268,6 @@ class Families(Releases):
         return family is not None and bool(family.unfinished or family.held)
 
     def is_child(self, queue: Queue, task: int) -> bool:
-        """True if a task has a parent, and is no release."""
         family = self._families.get(queue.name, task)
         return family is not None and bool(family.parent) and not family.release
 
@@ -306,7 +304,6 @@ class Families(Releases):
         return True
 
     def end_try(self, queue: Queue, task: int) -> None:
-        """Remove the entries of children that have failed."""
         family = self._families.get(queue.name, task)
         if family is not None:
             family.tries += 1
@@ -322,14 +319,12 @@ class Families(Releases):
         self.end_try(queue, task)
 
     def begin_anew(self, queue: Queue, task: int) -> None:
-        """Remove all entries: the task has been replaced."""
         family = self._families.get(queue.name, task)
         if family is not None:
             family.tries = family.born = family.tries + 1
             self._families.save(family)
 
     def wait(self, queue: Queue, task: Task, waits: e.Waits) -> bool:
-        """Suspend a task that is in no order; False if everything that it waits for is there."""
         if not (waits.entry or task.kin):
             return False
         family = self._family(queue, task)
@@ -353,7 +348,7 @@ class Families(Releases):
         return True
 
     def ended(self, queue: Queue, task: int, state: str, result: bytes) -> None:
-        """Tell the parent of a task that has ended, and forget its entries, unless it is a dead letter."""
+        """Tell the parent of a task that has ended; forget its entries, unless it is a dead letter."""
         family = self._families.get(queue.name, task)
         if family is None:
             return
@@ -368,7 +363,6 @@ class Families(Releases):
             self._tell(family, state, result)
 
     def cancel(self, queue: Queue, task: Task, ttl: float | None, state: str) -> None:
-        """Have an ending task end in this state instead of going back."""
         family = self._families.get(queue.name, task.id)
         assert family is not None
         if family.ending == _RETRY:
@@ -376,13 +370,11 @@ class Families(Releases):
             self._families.save(family)
 
     def sweep_children(self, queue: Queue, task: Task) -> None:
-        """Cancel the children of a leased task whose cancellation was requested."""
         family = self._families.get(queue.name, task.id)
         if family is not None and family.unfinished:
             self.sweep_from(family, "")
 
     def sweep_from(self, family: Family, prefix: str) -> None:
-        """Visit the unfinished children whose names begin with the prefix."""
         family.swept = family.swept_to = prefix
         self._families.save(family)
         self._families.move(family, sweeps=True)
@@ -391,7 +383,7 @@ class Families(Releases):
     # the work of time
 
     def sweep(self) -> None:
-        """Visit some of the children that are to be cancelled, and leave the others for a later operation."""
+        """Visit some of the children that are to be cancelled."""
         for _ in range(e.SWEEP_STEPS):
             family = self._families.first("sweeps")
             if family is None:
@@ -419,7 +411,6 @@ class Families(Releases):
             self._state.wake_at("sweep", self._state.now + e.SWEEP_PAUSE)
 
     def time_out(self) -> None:
-        """Write the entries that did not come in time, within the budget."""
         while (family := self._families.first("timed")) is not None and family.until <= self._state.now:
             if not self._state.step():
                 return
@@ -427,7 +418,6 @@ class Families(Releases):
             self._set(queue, family, family.awaited, "signal", "expired")
 
     def forget(self, count: int) -> None:
-        """Forget up to `count` entries of tasks that have ended."""
         while count > 0 and (family := self._families.first("over")) is not None:
             rows = self._entries.some("name", family.queue, family.task, limit=count)
             for row in rows:
@@ -470,7 +460,6 @@ class Families(Releases):
     def _set(
         self, queue: Queue, family: Family, name: str, kind: str, state: str, value: bytes = b""
     ) -> None:
-        """Store a value or a signal, and wake the task if it waits for it."""
         family.total += 1
         self._families.save(family)
         life = 0 if (kind, state) == ("signal", "done") else _life(family)
@@ -524,7 +513,6 @@ class Families(Releases):
         self._go_back(queue, task, min(task.ready_at, self._state.moment))
 
     def _apply(self, queue: Queue, task: Task, family: Family) -> None:
-        """Apply the stored verdict of a task that has no unfinished child and no release left."""
         self._families.move(family, sweeps=False)
         state, family.ending = family.ending, ""
         self._families.save(family)
@@ -542,18 +530,16 @@ class Families(Releases):
         self._takers.offer(queue, queue.takeable - takeable)
 
     def _sweep_failed(self, family: Family) -> None:
-        """Cancel the other children of a suspended task, once, since a child has failed."""
         prefix, family.prefix = family.prefix, ""
         self.sweep_from(family, prefix)
 
     def _has_failed(self, family: Family) -> bool:
-        """True if a child whose name begins with the awaited prefix has failed in this try."""
+        """True if a child with the awaited prefix has failed in this try."""
         of = (family.queue, family.task, family.tries)
         rows = self._entries.some("failed", *of, limit=1, after=(family.prefix,))
         return bool(rows) and rows[0].name.startswith(family.prefix)
 
     def _hold_group(self, queue: Queue, task: Task) -> None:
-        """Hold the group of a root meanwhile; a child never holds its group."""
         if task.group:
             queue.groups.pin(task.group, task.id)
             queue.groups.rest(task.group, task.id)
@@ -574,7 +560,6 @@ def forget_family(state: State, queue: str, task: int) -> None:
 
 
 def _untime(state: State, families: Table[Family], family: Family) -> None:
-    """Remove the time limit of a wait for an entry."""
     if family.timed:
         families.move(family, timed=False)
         first = families.first("timed")

@@ -42,7 +42,6 @@ class Group(Paced):
 
     @property
     def is_idle(self) -> bool:
-        """True if the group has neither tasks nor producers."""
         return not (self.unfinished or self.reserved or self.producers)
 
 
@@ -50,8 +49,8 @@ class Group(Paced):
 class GroupSettings(Paced):
     """The settings and counts of all groups of a queue.
 
-    `closed` groups are closed until a time; `idle` groups do not count as `named`. A rate or a hold-off closes the
-    queue itself until a time, too. A group with a rate counts as one task that can be taken.
+    A rate or a hold-off closes the queue itself until a time, too. A group with a rate counts as one task that can be
+    taken.
     """
 
     named: int = 0
@@ -89,7 +88,7 @@ class Turn(NamedTuple):
 
 
 class GroupRows(Protocol):
-    """The groups of one queue, ordered by their turns, by the times at which they open, and the idle groups."""
+    """The groups of one queue, by name and in several orders."""
 
     @property
     def now(self) -> float: ...
@@ -112,9 +111,7 @@ class GroupRows(Protocol):
         """The groups that can be taken from, in the order of their tags and names."""
         ...
 
-    def take_each(self, turns: Sequence[Turn], /) -> None:
-        """Lease the only waiting task of each of these groups."""
-        ...
+    def take_each(self, turns: Sequence[Turn], /) -> None: ...
 
     def closed(self, time: float, limit: int, /) -> tuple[Sequence[str], float]:
         """The first groups that are closed until `time` or before, and the time of the next one: inf for none.
@@ -123,15 +120,11 @@ class GroupRows(Protocol):
         """
         ...
 
-    def idle(self, time: float, limit: int, /) -> Sequence[str]:
-        """The first idle groups whose next task could start at `time` or before; the caller removes them."""
-        ...
+    def idle(self, time: float, limit: int, /) -> Sequence[str]: ...
 
     def each(self) -> Sequence[str]: ...
 
-    def longest(self, after: Position, limit: int, /) -> Sequence[tuple[Position, e.GroupCounts]]:
-        """The groups with the most unfinished tasks, behind a place."""
-        ...
+    def longest(self, after: Position, limit: int, /) -> Sequence[tuple[Position, e.GroupCounts]]: ...
 
     def end(self, tasks: Sequence[int], /) -> int:
         """Remove the groups that end with these leased tasks; return how many. An implementation may remove none."""
@@ -139,7 +132,7 @@ class GroupRows(Protocol):
 
 
 class Groups(GroupSettings):
-    """All groups of a queue; `waiting` counts the waiting tasks of the queue."""
+    """All groups of a queue, of which `waiting` tasks wait."""
 
     __slots__ = ("_again", "_opens_at", "_rows", "group_pace", "pace")
 
@@ -179,17 +172,14 @@ class Groups(GroupSettings):
 
     @property
     def keep_order(self) -> bool:
-        """True if a task that was tried stays ahead of its group."""
         return bool(self.per_group == 1 and self.hold)
 
     @property
     def is_paced(self) -> bool:
-        """True if time may open the queue or a group, or make a group forgotten."""
         return bool(self.group_every or self.closed or self.idle or self.every or self.starts_at > -inf)
 
     @property
     def has_pace(self) -> bool:
-        """True if the queue itself has a rate, or is held off."""
         return bool(self.every or self.starts_at > -inf)
 
     def set(self, new: e.Settings) -> None:
@@ -210,7 +200,6 @@ class Groups(GroupSettings):
                 self.refresh(group)
 
     def unset(self) -> None:
-        """Restore the defaults, in a queue in which nothing has an effect."""
         self.per_group, self.max_size, self.hold, self.weights = 0, 0, True, {}
         self.every, self.burst = self.pace = pace_of(None)
         self.group_every, self.group_burst = self.group_pace = pace_of(None)
@@ -220,7 +209,6 @@ class Groups(GroupSettings):
 
     @property
     def until(self) -> float:
-        """The time until which the pace of the queue has an effect."""
         return self.starts_at + self.pace.slack
 
     def due(self, waiting: int) -> float | None:
@@ -258,7 +246,6 @@ class Groups(GroupSettings):
         return its.time_left(self._rows.now) if its else (0.0, 0.0)
 
     def start(self, count: int) -> None:
-        """Note that `count` tasks of the queue have started."""
         if self.has_pace:
             self.start_some(self.pace, self._rows.now, count)
             self._check()
@@ -293,7 +280,6 @@ class Groups(GroupSettings):
         self.idle -= 1
 
     def _check(self) -> None:
-        """Find anew until when the queue is closed."""
         if self.until <= self._rows.now:
             self.starts_at, self.paced_at = -inf, None
         self.closed_until = -inf if self.possible(1) else self.starts_at
@@ -304,7 +290,6 @@ class Groups(GroupSettings):
         return self._rows.read(names) if names else names
 
     def begin(self, name: str, task: int, waiting: int) -> None:
-        """Count a new task of a group that is ready; in most groups it is the only task."""
         if not self.named or self._rows.find(name) is not None:
             self.count_in(name, waiting)
             self.add(name, task)
@@ -315,13 +300,12 @@ class Groups(GroupSettings):
         self.takeable += 1
 
     def count_in(self, name: str, waiting: int) -> None:
-        """Count an unfinished task more in a group."""
         group = self._group(name, waiting)
         self.unfinished += not group.unfinished
         group.unfinished += 1
 
     def count_out(self, name: str, task: int) -> None:
-        """Count an unfinished task less in a group, which was neither leased nor waiting."""
+        """Count an unfinished task less, which was neither leased nor waiting."""
         group = self._rows.change(name)
         group.unfinished -= 1
         self.unfinished -= not group.unfinished
@@ -343,28 +327,26 @@ class Groups(GroupSettings):
         self.refresh(group)
 
     def rest(self, name: str, task: int) -> None:
-        """Note that a task of a group is now delayed."""
         group = self._rows.change(name)
         if group.pinned_task == task:
             group.rests = True
         self.refresh(group)
 
     def unlease(self, name: str) -> None:
-        """Note that a task of a group is no longer leased."""
         group = self._rows.change(name)
         group.leased -= 1
         if group.waiting:
             self.refresh(group)
 
     def pin(self, name: str, task: int) -> None:
-        """Put a task that was tried ahead of its group where order is kept, unless it is a child."""
+        """Put a tried task ahead of its group where order is kept, unless it is a child."""
         if name and self.keep_order and not name.startswith(e.OF_CHILDREN):
             group = self._rows.change(name)
             group.pinned_task, group.rests = task, False
             self.refresh(group)
 
     def refund(self, name: str) -> None:
-        """Take back the turn of a task that went back untried; its group may be gone."""
+        """Take back the turn of a task that went back untried."""
         if self.named and (group := self._rows.find(name)) is not None and group.takeable:
             self._rows.change(name)
             group.tag = max(self.virtual_time, group.tag - self._turn(name))
@@ -409,7 +391,7 @@ class Groups(GroupSettings):
         return turns
 
     def end(self, tasks: Sequence[int]) -> int:
-        """Forget the groups that end with these leased tasks; return how many. It may be none."""
+        """Forget the groups that end with these leased tasks; return how many."""
         gone = self._rows.end(tasks)
         self.unfinished -= gone
         self._leave(gone)
@@ -433,7 +415,6 @@ class Groups(GroupSettings):
         return names[0] if len(set(names)) == 1 and (not names[0] or len(names) <= self.max_size) else None
 
     def reserve(self, name: str, count: int, waiting: int) -> None:
-        """Reserve slots, or free them if `count` is negative."""
         if name:
             group = self._group(name, waiting)
             group.reserved += count
@@ -454,7 +435,6 @@ class Groups(GroupSettings):
         return group is not None and group.producers > 0
 
     def admits(self, name: str, count: int) -> bool:
-        """True if there are slots for the first in the line of a group."""
         group = self._rows.find(name)
         if group is None or not self.max_size:
             return True
@@ -504,7 +484,6 @@ class Groups(GroupSettings):
         return self._rows.change(name)
 
     def _tidy(self, group: Group) -> None:
-        """Forget a group without tasks and producers, or keep it, idle, while its next start has an effect."""
         if group.is_idle:
             if group.starts_at + self.group_pace.slack > self._rows.now:
                 self.idle += 1
@@ -513,7 +492,6 @@ class Groups(GroupSettings):
             self._leave(1)
 
     def _leave(self, count: int) -> None:
-        """Count fewer named groups; after the last group there are no turns."""
         self.named -= count
         if count and not self.named:
             self._rows.remove("")
@@ -523,7 +501,6 @@ class Groups(GroupSettings):
         return self.max_size - group.unfinished - group.reserved
 
     def _new_tag(self, name: str) -> float:
-        """The tag of a group that can be taken from anew."""
         return self.virtual_time + self._turn(name)
 
     def _turn(self, name: str) -> float:

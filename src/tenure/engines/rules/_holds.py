@@ -14,7 +14,7 @@ from ._tables import OF_SESSION, Layout, Order, Table
 
 @dataclass(slots=True)
 class Line:
-    """A key that is held or waited for, or whose capacity is fixed; `used` is the weight of its holders.
+    """A key that is held or waited for, or whose capacity is fixed.
 
     `head` is the ordinal of the first waiter. `meeting` is the token of the meeting for which arrivals wait, or which
     they broke.
@@ -43,8 +43,6 @@ class Hold(Place):
 
 @dataclass(slots=True)
 class Unserved:
-    """A line whose serving stopped because the budget was spent."""
-
     key: str
     rank: int
 
@@ -149,7 +147,6 @@ class Holds(Places[Hold]):
         return page_of(op, placed, capacity=line.capacity, used=line.used, meeting=line.meeting)
 
     def serve_unserved(self) -> None:
-        """Serve the unserved lines."""
         self._state.wake_at("line", None)
         rows = self._unserved.some("rank", limit=self._state.cap)
         if len(rows) == self._state.cap:
@@ -160,7 +157,6 @@ class Holds(Places[Hold]):
                 self._serve(line)
 
     def drop(self, hold: Hold) -> None:
-        """Remove a holder or waiter, whose session may have ended, and serve the line."""
         line = self._lines.get(hold.key)
         assert line is not None
         self._take_out(line, hold)
@@ -173,8 +169,6 @@ class Holds(Places[Hold]):
     def _serve(self, line: Line) -> None:
         """Grant to the head of the line for as long as it fits. A waiter that never fits is hinted to ask, and is then
         refused.
-
-        Arrivals stay in the line.
         """
         state = self._state
         while line.waiting:

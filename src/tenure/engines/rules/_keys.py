@@ -45,7 +45,7 @@ class Keys:
         return owner is None or (new.on_duplicate == "replace" and owner.place not in (WAITING, DELAYED))
 
     def on_duplicate_key(self, key: str, new: e.NewTask) -> int | e.Duplicate:
-        """Handle a new task that is not put because another task has its key. Return the answer of the put."""
+        """Handle a new task that is not put because another task has its key; return the answer."""
         owner = self._owner(key)
         assert owner is not None
         if new.on_duplicate == "refuse":
@@ -92,13 +92,11 @@ class Keys:
         self._owners.update({**dict.fromkeys(keys), **self._rows.owners(self._queue, keys)})
 
     def _keep(self, key: str, task: int, ttl: float) -> None:
-        """Keep the key for the task for at least `ttl` seconds."""
         until = self._state.after(ttl)
         self._rows.keep_key(self._queue, key, task, until)
         self._queue.keep_until = max(self._queue.keep_until, until)
 
     def _replace(self, former: Task, new: e.NewTask) -> None:
-        """Make a task that is not leased the new task."""
         state, queue, now = self._state, self._queue, self._state.moment
         task, group = former.id, former.group
         first_put = now if former.attempts or former.deliveries else former.first_put

@@ -45,7 +45,6 @@ class Paced:
     paced_at: float | None
 
     def possible_starts(self, pace: Pace, now: float) -> float:
-        """The number of tasks that may start now."""
         first = max(self.starts_at, now - pace.slack)
         if first > now + e.ROUNDING:
             return 0
@@ -79,6 +78,5 @@ class Paced:
             self.starts_at, self.paced_at = by_rate, None
 
     def _by_rate(self, now: float) -> float:
-        """The time of the next start by the rate alone."""
         is_held_off = self.paced_at is not None and self.starts_at > now + e.ROUNDING
         return self.paced_at if is_held_off and self.paced_at is not None else self.starts_at

@@ -39,8 +39,7 @@ class Places(ABC, Generic[P]):
         self._state.hint(self._state.process(place.session), place.key, place.name, news)
 
     @abstractmethod
-    def _token(self, _place: P, /) -> int:
-        """The token of a place, 0 if it has none."""
+    def _token(self, _place: P, /) -> int: ...
 
     def _with_token(self, key: str, name: str, token: int) -> P | None:
         place = self._places.get(key, name)

@@ -100,7 +100,6 @@ class Producers:
         )
 
     def _wait(self, queue: Queue, session: int, request: e.PutRequest) -> Producer | None:
-        """Join a line, if the request may wait."""
         count = len(request.tasks)
         if not request.wait or count > queue.settings.max_size:
             return None
@@ -124,7 +123,6 @@ class Producers:
         return e.Accepted(ids)
 
     def _add(self, queue: Queue, tasks: Sequence[e.NewTask], keys: Keys) -> tuple[int | e.Duplicate, ...]:
-        """Put tasks; return their ids, or the duplicates in their way."""
         state = self._state
         enqueue, add, now = queue.enqueue, self._rows.add, state.moment
         ids: list[int | e.Duplicate] = []

@@ -69,12 +69,10 @@ class Queue:
 
     @property
     def takeable(self) -> int:
-        """The number of tasks that can be taken now, if the queue has no pace."""
         return self.groups.takeable if self.groups.named else self.waiting
 
     @property
     def room(self) -> int:
-        """The number of tasks for which the queue has room, if no producer waits."""
         return self.settings.max_size - self.live - self.reserved
 
     @property
@@ -84,7 +82,6 @@ class Queue:
         return bool(keeps or self.held or self.cursors or self.groups.named)
 
     def keep_record(self, state: State) -> None:
-        """Keep the record of the queue, if it has one, for `RECORD_TTL` at least."""
         if self.revision and self.keep_until < state.after(e.RECORD_TTL):
             self.keep_until = state.after(2 * e.RECORD_TTL)
 
@@ -114,7 +111,6 @@ class Queue:
         setattr(self, state, getattr(self, state) + 1)
 
     def forget_counts(self, state: State) -> None:
-        """Reset the counts and the settings to those of an unused queue."""
         self.put = self.done = self.cancelled = self.expired = self.discarded = self.purged = 0
         if self.revision:
             self.revision, self.settings = 0, e.DEFAULTS
@@ -124,7 +120,6 @@ class Queue:
                 stored.remove(setting)
 
     def enqueue_new(self, task: int, group: str, ready_at: Moment, now: Moment) -> int:
-        """Put a new task of a group into an order; return its place."""
         if ready_at > now:
             self.groups.count_in(group, self.waiting)
             return self.enqueue(task, group, ready_at, now)
@@ -133,7 +128,7 @@ class Queue:
         return WAITING
 
     def enqueue(self, task: int, group: str, ready_at: Moment, now: Moment) -> int:
-        """Put a task into the order of the waiting or of the delayed tasks; return its place."""
+        """Put a task into an order; return its place."""
         if ready_at <= now:
             self.waiting += 1
             if self.groups.named:

@@ -94,7 +94,6 @@ class Rates:
         return e.Page((self._row(op.key).limiter.status(self._state.now),))
 
     def forget(self, count: int) -> None:
-        """Forget up to `count` limiters without effect."""
         state = self._state
         rows = islice(self._limiters.each("until"), count)
         for row in list(takewhile(lambda row: row.until <= state.now, rows)):
@@ -104,7 +103,6 @@ class Rates:
         state.wake_at("limiter", inf if first is None else first.until)
 
     def _row(self, key: str) -> LimiterRow:
-        """The limiter; a new limiter if it has no effect."""
         row = self._limiters.get(key) or LimiterRow(key, 0.0, e.Limiter())
         if not row.limiter.is_used(self._state.now):
             row.limiter = e.Limiter()

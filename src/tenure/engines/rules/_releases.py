@@ -15,8 +15,6 @@ from ._takers import Takers
 
 
 class Releases:
-    """The releases of tasks, a part of `Families`: their beginning, and the end of those that do not begin."""
-
     _state: State
     _queues: Queues
     _rows: TaskRows
@@ -34,7 +32,6 @@ class Releases:
         return self._rows.unfinished_record(queue, task, "held").payload != new.payload
 
     def _change_held(self, family: Any, entry: Any, change: str) -> e.Reply:
-        """Begin or keep a held release, before its owner ends."""
         if change == "keep":
             self._remove(family, entry, "kept")
         elif self._entries.first("unfinished", family.queue, family.task) is not None:

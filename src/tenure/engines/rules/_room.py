@@ -44,8 +44,6 @@ PRODUCERS = Layout(
 
 
 class Room:
-    """The producers of all queues that wait, or have slots reserved."""
-
     def __init__(self, state: State, queues: Queues) -> None:
         self._state = state
         self._queues = queues
@@ -74,7 +72,6 @@ class Room:
         return producer
 
     def position(self, producer: Producer) -> int:
-        """The place of a producer in its line, from 1 on."""
         if producer.place == IN_LINE:
             head = self._producers.first("line", producer.queue)
         else:
@@ -83,7 +80,7 @@ class Room:
         return producer.ordinal - head.ordinal + 1
 
     def remove(self, queue: Queue, producer: Producer) -> None:
-        """Remove a producer from its line, or free its slots; the caller makes room for others."""
+        """Remove a producer; the caller makes room for others."""
         self._producers.remove(producer)
         if producer.place == IN_GROUP:
             queue.groups.leave(producer.group)
@@ -95,7 +92,6 @@ class Room:
             queue.producers -= 1
 
     def make_room(self, queue: Queue, group: str) -> None:
-        """Serve those that wait after a task or a slot was freed in this group, and so in the queue."""
         groups = queue.groups
         while groups.has_line(group):
             producer = self._first_in(queue.name, group)
@@ -109,13 +105,11 @@ class Room:
         self.admit(queue)
 
     def make_room_in_groups(self, queue: Queue) -> None:
-        """Serve those that wait after the settings of the groups have changed."""
         if queue.groups.producers:
             for group in sorted({row.group for row in self._producers.each("in_groups", queue.name)}):
                 self.make_room(queue, group)
 
     def admit(self, queue: Queue) -> None:
-        """Reserve slots for the head of the line of producers, for as long as it fits."""
         while queue.producers:
             producer = self._producers.first("line", queue.name)
             assert producer is not None

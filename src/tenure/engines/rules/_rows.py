@@ -18,8 +18,8 @@ from ._state import Moment
 class Task:
     """An unfinished task; it has a session (a number) while it is leased, and a family if `kin`.
 
-    `stop` is the rank of the request to cancel it, or 0 if it is superseded and does not go back. The fields up to the
-    group suffice for settling. `expires` is the earlier of the deadline and, for a task that has not begun, the expiry.
+    `stop` is the rank of the request to cancel it, or 0 if it is superseded. The fields up to the group suffice for
+    settling. `expires` is the earlier of the deadline and, for a task that has not begun, the expiry.
     """
 
     id: int
@@ -40,7 +40,6 @@ class Task:
     first_put: Moment = 0
 
     def is_late(self, now: Moment) -> bool:
-        """True if the deadline has passed."""
         return self.deadline is not None and self.deadline <= now
 
 
@@ -92,9 +91,7 @@ class TaskRows(Protocol):
         """A few tasks that expire or are late, with their queues' names, in order."""
         ...
 
-    def first_of_session(self, session: Any, /) -> tuple[str, int] | None:
-        """The queue and the id of the task that the session took first."""
-        ...
+    def first_of_session(self, session: Any, /) -> tuple[str, int] | None: ...
 
     def stops(self, queue: Any, session: Any, /) -> tuple[int, ...]:
         """The tokens of the session's tasks whose cancellation was requested, in the order of the requests."""
@@ -102,9 +99,7 @@ class TaskRows(Protocol):
 
     # what is shown
 
-    def unfinished_record(self, queue: Any, task: Any, state: str, /) -> e.Record:
-        """The record of an unfinished task, shown in that state."""
-        ...
+    def unfinished_record(self, queue: Any, task: Any, state: str, /) -> e.Record: ...
 
     def ended_record(self, queue: Any, task: int, /) -> e.Record | None: ...
 
@@ -114,9 +109,7 @@ class TaskRows(Protocol):
         """The first tasks in a state behind a place, with their places; None for a record to be passed over."""
         ...
 
-    def held_by(self, session: Any, token: int, limit: int, /) -> Sequence[tuple[int, e.SessionItem]]:
-        """The first tasks that a session has, behind a token, with their tokens."""
-        ...
+    def held_by(self, session: Any, token: int, limit: int, /) -> Sequence[tuple[int, e.SessionItem]]: ...
 
     # changes
 
@@ -132,9 +125,7 @@ class TaskRows(Protocol):
         /,
         *,
         kin: bool = False,
-    ) -> None:
-        """Add a new task at this place, with its key."""
-        ...
+    ) -> None: ...
 
     def update(self, queue: Any, task: Any, /, **fields: Any) -> None:
         """Change fields of a task: fields of `Task` or `e.NewTask`, progress, failure or keep."""
@@ -144,9 +135,7 @@ class TaskRows(Protocol):
         """End a task, with a record until `expires` unless it is "purged". Hint the sessions that wait for its end."""
         ...
 
-    def revive(self, queue: Any, task: int, /) -> None:
-        """Make a dead task wait, and remove its record."""
-        ...
+    def revive(self, queue: Any, task: int, /) -> None: ...
 
     def forget_record(self, queue: Any, task: int, /) -> None:
         """Remove the record of a task; the queue counts a lasting record less if it was for good."""

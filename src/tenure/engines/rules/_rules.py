@@ -26,11 +26,7 @@ from ._tasks import Tasks
 
 
 class EngineState(State, SessionState, Protocol):
-    """The state of an engine, with its sessions and their watches."""
-
-    def first_watch(self, session: Any, /) -> Any:
-        """The watch that a session began first."""
-        ...
+    def first_watch(self, session: Any, /) -> Any: ...
 
     def unwatch(self, watch: Any, /) -> None: ...
 

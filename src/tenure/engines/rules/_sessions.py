@@ -28,9 +28,7 @@ class SessionState(Protocol):
         """The sessions whose time has passed, in the order of their ends, then of their names."""
         ...
 
-    def forget(self, session: Any, /) -> None:
-        """Remove a session that has nothing left."""
-        ...
+    def forget(self, session: Any, /) -> None: ...
 
     def step(self) -> bool: ...
 
@@ -69,7 +67,6 @@ class Sessions:
         return e.Reply.OK
 
     def end_expired(self) -> None:
-        """Drop what the ended sessions have, within the budget."""
         for session in self._state.ended():
             for first, drop in self._families:
                 while (thing := first(session)) is not None:

@@ -140,7 +140,9 @@ class Settling:
             self.give_back(queue, task, ready_at, follows.attempts, follows.deliveries)
 
     def give_back(self, queue: Queue, task: Task, ready_at: Moment, attempts: int, deliveries: int) -> None:
-        """Put a task that is in no order back; the caller offers the tasks that can be taken."""
+        """Put a task that is in no order back; the caller of this and the next methods offers the tasks that can be
+        taken.
+        """
         due = self._takers.due(queue)
         place = queue.enqueue(task.id, task.group, ready_at, self._state.moment)
         self.release(queue, task, place, ready_at, attempts, deliveries)
@@ -150,7 +152,6 @@ class Settling:
     def release(
         self, queue: Queue, task: Task, place: int, ready_at: Moment, attempts: int, deliveries: int
     ) -> None:
-        """Put a task that was leased at this place."""
         self._rows.update(
             *(queue, task),
             place=place,
@@ -163,7 +164,6 @@ class Settling:
         )
 
     def postpone(self, queue: Queue, task: Task, op: e.Move) -> None:
-        """Put a task that is in no order back as the move says; the caller offers the tasks that can be taken."""
         former, state = task.group, self._state
         if op.group is not None and op.group != former:
             if op.group:
@@ -178,13 +178,12 @@ class Settling:
             self._room.make_room(queue, former)
 
     def edit(self, queue: Queue, task: Task, op: e.Move) -> None:
-        """Give a task that is not leased the payload, the priority and the group of the move."""
         new = {"payload": op.payload, "priority": op.priority, "group": op.group}
         if changes := {name: value for name, value in new.items() if value is not None}:
             self._rows.update(queue, task, **changes)
 
     def cancel(self, queue: Queue, task: Task, ttl: float | None, state: str = "cancelled") -> None:
-        """End a task in this state, or ask its holder to cancel it; the caller offers the tasks that can be taken."""
+        """End a task in this state, or ask its holder to cancel it."""
         if task.place == LEASED:
             if not task.stop:
                 queue.stops += 1
@@ -206,7 +205,7 @@ class Settling:
             self.end(queue, task, ends)
 
     def remove(self, queue: Queue, task: int, group: str) -> None:
-        """Count an unfinished task less in a queue; it is neither leased nor in an order."""
+        """Count an unfinished task less; it is neither leased nor in an order."""
         queue.live -= 1
         if group:
             queue.groups.count_out(group, task)

@@ -26,7 +26,6 @@ class Order(NamedTuple):
 
     @property
     def fields(self) -> set[str]:
-        """The fields that place a row in the order."""
         return {*self.of, *self.by, *(self.when or ())[:1]}
 
 
@@ -46,7 +45,6 @@ class Layout:
         self.orders: dict[str, Order] = orders
 
     def orders_with(self, *fields: str) -> list[str]:
-        """The names of the orders that read any of these fields."""
         return [name for name, order in self.orders.items() if not order.fields.isdisjoint(fields)]
 
 

@@ -64,7 +64,6 @@ class Takers:
             count -= taker.want
 
     def offer_sooner(self, queue: Queue, due: Moment | None) -> None:
-        """Tell one idle taker of a new earliest due time, to ask in time."""
         now_due = self.due(queue)
         if now_due is not None and (due is None or now_due < due):
             self.offer(queue, 1, to_ask=True)

@@ -63,7 +63,6 @@ class Tasks:
         return answer
 
     def _promote(self, queue: Queue) -> None:
-        """Have the delayed tasks that are due wait."""
         self._takers.due(queue)
         if queue.known_due is not None and queue.known_due <= self._state.moment:
             moved, in_groups = self._rows.promote(queue, self._state.cap)

@@ -34,7 +34,6 @@ class BusyRetry:
         self._given_up = False
 
     def give_up(self) -> None:
-        """Wait no longer, now and in future."""
         self._given_up = True
 
     def run(self, step: Callable[[], T]) -> T:

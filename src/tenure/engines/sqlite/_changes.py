@@ -27,7 +27,6 @@ class Changes:
         """The number of tasks that have ended in this transaction."""
 
     def begin(self) -> None:
-        """Forget the changes of a failed transaction."""
         self._changed, self._ended, self._recorded, self._results, self._count = {}, [], [], [], 0
 
     def update(self, _queue: SqliteQueue, task: Task, **fields: Any) -> None:
@@ -51,7 +50,6 @@ class Changes:
         self._results.append(ends.result)
 
     def store(self) -> None:
-        """Write the changes, then the endings."""
         if self._changed:
             self._store_changes()
         if self._ended:

@@ -36,7 +36,6 @@ def micros(seconds: float) -> int:
 
 
 def seconds(micros: int) -> float:
-    """An elapsed time in seconds, not below 0."""
     return max(0, micros) / 1e6
 
 
@@ -83,7 +82,6 @@ class SinceBoot:
 
 
 def _shift() -> float:
-    """The seconds by which this process's `CLOCK_BOOTTIME` is ahead of the machine's."""
     try:
         lines = (_SELF / "timens_offsets").read_text("ascii").splitlines()
     except OSError:  # no time namespaces, or no /proc: then `boot_id` is empty too

@@ -117,7 +117,6 @@ class Executor:
         return answers, [hint for hint in state.hints if self._served(hint.process)], others
 
     def apply_enlisted(self, operation: e.Enlisted[e.A]) -> e.A:
-        """Apply one operation in a transaction that its owner has begun, and ends."""
         return self._write(partial(self._apply_enlisted, e.clamp_durations(operation)))[0]
 
     def _apply_enlisted(self, operation: e.Enlisted[e.A]) -> e.A:
@@ -130,7 +129,6 @@ class Executor:
         return answer
 
     def _write(self, step: Callable[[], T]) -> tuple[T, set[str]]:
-        """Run `step` and write its effects; return its value, and the other processes for which hints were written."""
         state, rules = self._state, self._rules
         state.begin()
         self._queues.begin()
@@ -165,7 +163,6 @@ class Executor:
         return e.Reply.MORE if state.unfinished else answer
 
     def _clear_up(self) -> None:
-        """Do what time has made due, within the budget."""
         state, rules = self._state, self._rules
         if state.soonest.line is not None:
             rules.holds.serve_unserved()

@@ -82,7 +82,6 @@ class File:
         return answers, hints
 
     def begin_serving(self, process: str) -> None:
-        """Read the hints for a process from now on. Raises `EngineError`."""
         try:
             self._mailbox.add(process)
         except sqlite3.Error as problem:
@@ -105,7 +104,6 @@ class File:
             return False, []
 
     def close(self) -> None:
-        """Close the file; the last process to close it removes its log."""
         self._db.close()
         self._waker.close()
         with _neighbours_lock:

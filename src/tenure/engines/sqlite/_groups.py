@@ -50,7 +50,6 @@ class SqliteGroupRows:
         return groups
 
     def save(self, groups: Groups) -> bool:
-        """Write the changes; return whether there is a row for all groups together."""
         self._write()
         row = _settings_of(groups) if groups.are_kept else ()
         if row and row != self._stored:

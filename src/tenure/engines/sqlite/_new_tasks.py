@@ -25,7 +25,6 @@ class NewTasks:
         self._payloads: list[bytes] = []
 
     def begin(self) -> None:
-        """Forget the tasks of a failed transaction."""
         self._kinds, self._groups, self._payloads = [], [], []
 
     def add(

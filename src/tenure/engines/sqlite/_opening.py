@@ -118,7 +118,6 @@ def check_place(path: Path) -> None:
 
 
 def file_system(directory: Path) -> str:
-    """The type of the file system of a directory; empty where it is unknown."""
     try:
         lines = _MOUNTS.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
@@ -135,7 +134,6 @@ def file_system(directory: Path) -> str:
 
 
 def create(db: sqlite3.Connection) -> None:
-    """Make the schema; inside a transaction."""
     for statement in (*SCHEMA.named.values(), *chain.from_iterable(map(schema_of, LAYOUTS))):
         db.execute(statement)
     db.execute(SESSIONS.begin_meta, {"boot": boot_id()})
@@ -146,7 +144,7 @@ def create(db: sqlite3.Connection) -> None:
 def _prepare(db: sqlite3.Connection, path: str) -> None:
     """Make the schema, or bring it up to date.
 
-    Nothing else waits for the write lock: the caller may have that lock, and would wait for itself.
+    Nothing else here waits for the write lock: the caller may have it, and would wait for itself.
     """
     try:
         db.execute("BEGIN IMMEDIATE")

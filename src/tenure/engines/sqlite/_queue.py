@@ -21,8 +21,6 @@ _row_of: attrgetter[tuple[Any, ...]] = attrgetter(*_COLUMNS)
 
 
 class SqliteQueue(rules.Queue):
-    """A queue; it is checked again when time may have made it needless."""
-
     __slots__ = ("group_rows", "has_groups", "id", "look_at", "stored")
 
     def __init__(

@@ -30,7 +30,6 @@ class CachedReplies:
         self._due: list[tuple[int, tuple[int, str]]] = []
 
     def begin(self, boot: int) -> None:
-        """Begin a transaction: forget the replies of a failed one."""
         self._boot = boot
         self._new = {}
 
@@ -42,11 +41,9 @@ class CachedReplies:
         return reply.answer
 
     def cache(self, session: SqliteSession, n: int, name: str, answer: Any) -> None:
-        """Keep an answer, once the transaction is committed."""
         self._new[session.number, name] = CachedReply(n, answer, self._boot + 2 * session.micros)
 
     def committed(self) -> None:
-        """Keep the answers of this transaction."""
         for name, reply in self._new.items():
             if name not in self._replies:
                 heappush(self._due, (reply.until, name))
@@ -55,7 +52,6 @@ class CachedReplies:
         self._forget()
 
     def _forget(self) -> None:
-        """Forget some outdated replies: more than a batch can have left."""
         for _ in range(2 * e.CAP):
             if not self._due or self._due[0][0] > self._boot:
                 return

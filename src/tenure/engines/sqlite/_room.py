@@ -47,7 +47,6 @@ class Room:
         self._pages = self._free = self._reserve = self._growth = 0
 
     def begin(self) -> None:
-        """Look at the disk before anything is written."""
         if (now := monotonic()) < self._next:
             return
         disk = shutil.disk_usage(self._path.parent)

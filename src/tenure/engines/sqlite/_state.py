@@ -75,7 +75,6 @@ class SqliteState:
         """Writes the changes of tasks, before a statement has to find them."""
 
     def settings(self, queue: str, revision: int) -> e.Settings:
-        """The settings of a queue, as another transaction has left them."""
         known, settings = self._settings.get(queue, (0, e.DEFAULTS))
         if known != revision:
             stored = self.table(SETTINGS).each("name", queue)
@@ -86,7 +85,6 @@ class SqliteState:
     # the transaction
 
     def begin(self) -> None:
-        """Read what every batch needs, at the beginning of the transaction."""
         self.now = self._clocks.wall()
         self.moment = int(self.now * 1e6)
         self.boot = int(self._clocks.boot() * 1e6)
@@ -106,7 +104,6 @@ class SqliteState:
         self.operations = 0
 
     def save(self) -> None:
-        """Write the numbers, if any was given out."""
         self._sweep_at = self.soonest.sweep or 0.0
         last = self.last
         if last != self._stored:
@@ -264,7 +261,6 @@ class SqliteState:
                 self.hint(process, key, "", notice)
 
     def fire(self, kind: str, tasks: list[int], notice: e.Notice) -> None:
-        """Hint the sessions that watch these tasks for this notice."""
         if self.following if kind == "change" else self.watching:
             watchers = self.all(SESSIONS.task_watchers, kind=kind, tasks=str(tasks))
             if watchers:

@@ -35,7 +35,6 @@ class SqliteTaskRows(NewTasks, Keys, Changes):
         state.write_tasks = self.write
 
     def begin(self) -> None:
-        """Forget the changes of a failed transaction."""
         NewTasks.begin(self)
         Changes.begin(self)
 

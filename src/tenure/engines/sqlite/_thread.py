@@ -31,14 +31,11 @@ _LIVELY = 0.25
 
 
 class Pace:
-    """The time to wait until the next check."""
-
     def __init__(self) -> None:
         self._wait = SHORTEST
         self._active = monotonic()
 
     def active(self) -> None:
-        """Note an event: the next checks are frequent."""
         self._wait, self._active = SHORTEST, monotonic()
 
     def next(self) -> float:
@@ -57,14 +54,12 @@ class ThreadCall(Generic[T]):
         self._problem: BaseException | None = None
 
     def run(self) -> None:
-        """Run the function, on the thread."""
         try:
             self._result = self._function()
         except BaseException as problem:  # noqa: BLE001 `result` raises it
             self._problem = problem
 
     def finish(self) -> None:
-        """Call `on_end`, on the loop."""
         self._on_end(self)
 
     def result(self) -> T:
@@ -100,7 +95,7 @@ class EngineThread:
         return job.result()
 
     def start(self, function: Callable[[], T], on_end: Callable[[ThreadCall[T]], object]) -> None:
-        """Run a function on the thread behind all others; `on_end` gets it when it has been run."""
+        """Run a function behind all others; `on_end` gets it when it has been run."""
         self._jobs.put(ThreadCall(function, on_end))
 
     async def tend(self, file: tuple[int, int], process: str) -> None:
@@ -114,7 +109,6 @@ class EngineThread:
             await on_readable(listening, partial(self._on_datagram, listening))
 
     def poke(self) -> None:
-        """Look now."""
         if not self._poked:
             self._poked = True
             self._jobs.put(True)

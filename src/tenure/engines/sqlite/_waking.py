@@ -27,7 +27,6 @@ class Waker:
         self._socket = _open()
 
     def wake(self, processes: Iterable[str]) -> None:
-        """Send each of them a datagram; never waits."""
         if self._socket is None:
             return
         for process in processes:
