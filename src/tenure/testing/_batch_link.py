@@ -33,11 +33,9 @@ class BatchLink(e.Engine):
 
     @property
     def unreachable(self) -> StoreUnavailable | None:
-        """The error with which the engine cannot be reached, as it sees itself."""
         return self._engine.unreachable
 
     def shard(self, name: str) -> int:
-        """The shard of the object or session with this name."""
         return self._engine.shard(name)
 
     def submit(self, operation: e.Operation[Any], on_answer: Callable[[Any], object], /) -> None:
@@ -45,7 +43,6 @@ class BatchLink(e.Engine):
         self._shards[shard].submit(operation, on_answer)
 
     def enlist(self, operation: e.Enlisted[e.A], /) -> e.Enlistment[e.A]:
-        """The way in which the engine applies an operation within a transaction of the user's."""
         return self._engine.enlist(operation)
 
     async def serve(
@@ -55,7 +52,6 @@ class BatchLink(e.Engine):
         *,
         task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
     ) -> None:
-        """Carry batches, and deliver the hints for `process`. Cancellation: this is how it ends."""
         async with unwrapped_task_group() as group:
             for shard in self._shards:
                 await group.start(shard.run, self._engine.execute)

@@ -36,7 +36,7 @@ _WORDS = ("unrecognized yield message", "no running event loop")
 
 
 def checked_backends(backends: Sequence[str] | None, cancel: By = True) -> tuple[str, ...]:
-    """The loops to run on; None means those that are installed, of those that can cancel in this way.
+    """The loops to run on; by default those that are installed and can cancel in this way.
 
     Raises `ValueError` unless there is virtual time on them, `ModuleNotFoundError` for trio where it is missing,
     `RuntimeError` inside of a loop.

@@ -48,7 +48,7 @@ class Wait:
     """The wait of one task when nothing could go on.
 
     `task` is its name. `what` says what it waited for and who held that, or is empty where that is not known. `on` are
-    the tasks, of those that waited too, that could have ended the wait: the holders of a lock, the tasks of a group.
+    the waiting tasks that could have ended the wait: the holders of a lock, the tasks of a group.
     """
 
     task: str
@@ -60,7 +60,6 @@ class Wait:
 
 
 def waits(tasks: Sequence[tuple[str, Any]]) -> tuple[Wait, ...]:
-    """The wait of each of `tasks`, which are pairs of a name, which no other task has, and a coroutine."""
     looked_at = _Tasks(tasks)
     return tuple(looked_at.wait(name, coroutine) for name, coroutine in tasks)
 
@@ -94,9 +93,7 @@ def library_files() -> tuple[str, ...]:
 
 
 def name_and_coroutine(task: Any) -> tuple[str, Any]:
-    """The name and the coroutine of a native task, or of its TaskInfo of anyio; the coroutine is None for anything
-    else.
-    """
+    """The name and the coroutine of a native task, or of anyio's TaskInfo; the coroutine is None for anything else."""
     if isinstance(task, asyncio.Task):
         asyncios = cast("asyncio.Task[Any]", task)
         name, coroutine = asyncios.get_name(), asyncios.get_coro()
