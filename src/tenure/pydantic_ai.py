@@ -105,8 +105,8 @@ class TenureDurability(Capability):
     `Agent(model, name="support", capabilities=[TenureDurability()])`. The arguments are as for the other engines of
     pydantic-ai: `models` by id for models that are chosen at the run, `event_stream_handler`, and `name`, by default
     the agent's. Steps are named after the agent, so a new name runs everything anew. Tools run one after the other, so
-    that their numbers are the same in each delivery. What models and tools return is stored as JSON, at most
-    `max_payload` bytes for a step.
+    that their numbers are the same in each delivery. Returned values are stored as JSON, at most `max_payload` bytes
+    for a step.
     """
 
     if not TYPE_CHECKING:

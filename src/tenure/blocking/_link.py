@@ -30,7 +30,6 @@ class Link:
         self._opening = CancelScope()
 
     async def run(self) -> None:
-        """Open the store, and close it when it was left. Cancellation: it is closed."""
         try:
             with self._opening:
                 async with self._make() as self._store:

@@ -1,7 +1,7 @@
 """Classes for synchronous code, made from the asynchronous classes.
 
-A coroutine function becomes a plain function that waits, an `async with` block a `with` block. All else is
-taken over: names, arguments, exceptions, docstrings.
+A coroutine function becomes a plain function that waits, an `async with` block a `with` block. All else is taken over:
+names, arguments, exceptions, docstrings.
 """
 
 # pyright: reportPrivateUsage=false
@@ -39,8 +39,7 @@ _LIMITED = "Raises `TimeoutError` after `{}` seconds (None: never), with the eff
 def described(text: str | None) -> str:
     """The docstring of asynchronous code for the synchronous code that is made from it.
 
-    The sentences of a docstring are true of both. Code loses `async` and `await`, and two labels say something else: an
-    interruption takes the place of a cancellation, and any thread may call.
+    Code loses `async` and `await`. Two labels change: an interruption replaces a cancellation, and any thread may call.
     """
     text = (text or "").replace("async with ", "with ").replace("await ", "")
     text = text.replace("Cancellation:", "Interruption:")
@@ -70,7 +69,6 @@ class SyncProxy:
         return repr(self._inside).replace("<", "<blocking.", 1)
 
     def _call(self, name: str, args: Any, kwargs: Any, timeout: float | None = None) -> Any:
-        """Call an async method, and wait, for at most `timeout` seconds."""
         raise NotImplementedError
 
     def _call_plain(self, name: str, args: Any, kwargs: Any) -> Any:
@@ -223,8 +221,8 @@ def made(
     """Make the class for synchronous code.
 
     `fields` are the public attributes, `left_out` is for asynchronous code alone, `on_loop` names plain functions that
-    belong to the loop. `waits` names what waits for more than an answer, and takes a time limit: `timeout`, or the name
-    behind a colon. Its blocks hand over `hands_over`, and may be entered once in a thread if `exclusive`.
+    belong to the loop. `waits` names functions that wait for more than an answer, and take a time limit: `timeout`, or
+    the name behind a colon. Blocks hand over `hands_over`; a thread enters them only once if `exclusive`.
     """
     body: dict[str, Any] = {"__doc__": described(cls.__doc__), "__module__": "tenure.blocking"}
     body |= {
@@ -252,8 +250,6 @@ def made(
 
 
 def _opened(value: Any) -> Any:
-    """The asynchronous object over the open store, of a pattern."""
-
     async def find(store: AsyncStore) -> Any:
         return value._inside_of(store)
 

@@ -21,7 +21,7 @@ _SOON = 5.0
 
 
 class _Section(NamedTuple):
-    """A table. Where it is too wide, columns are left out: those at `less`, in that order."""
+    """A table. Where it is too wide, the columns at `less` are left out, in that order."""
 
     header: tuple[str, ...]
     rows: list[tuple[str, ...]]
@@ -29,7 +29,7 @@ class _Section(NamedTuple):
 
 
 def _header(*names: str | tuple[str, int]) -> tuple[str, ...]:
-    """Names of columns. Some come with a width, so that the columns stay where they are while figures change."""
+    """Names of columns. Some come with a width, so that the columns stay in place while figures change."""
     return tuple(name if isinstance(name, str) else name[0].rjust(name[1]) for name in names)
 
 
@@ -73,9 +73,7 @@ def frame(
 
 
 def _rooms(wanted: Sequence[int], lines: int) -> list[int]:
-    """The number of lines for each section, with an empty line before it: small sections get all, the others equal
-    shares.
-    """
+    """The number of lines for each section: small sections get all, the others equal shares."""
     rooms = [0] * len(wanted)
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     for done, i in enumerate(order):
@@ -108,14 +106,12 @@ def _line(text: str, columns: int, style: str, *, colour: bool) -> str:
 
 
 def _untaken(view: View) -> Iterator[str]:
-    """A line for each queue whose tasks no process takes."""
     for name, counts in view.queues.items():
         if counts.waiting and counts.oldest > _SOON and not counts.paused and view.takers(name) == 0:
             yield f"queue {name}: {counts.waiting:,} tasks wait, and no process takes them"
 
 
 def _short_process(process: str) -> str:
-    """A process's host, cut, and its number."""
     host, _, suffix = process.partition(":")
     return f"{cut(host, 12)}:{suffix.partition(':')[0]}" if suffix else cut(host, 18)
 

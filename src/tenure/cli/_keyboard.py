@@ -15,7 +15,7 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[J", "\x1b[?25h\x1b[?1049l"
 
 @contextmanager
 def other_screen(stream: TextIO) -> Generator[None]:
-    """Draw on the terminal's other screen; what was there before comes back, however it ends."""
+    """Draw on the terminal's other screen; the former screen comes back, however the block ends."""
     stream.write(_ENTER)
     stream.flush()
     try:
@@ -34,7 +34,7 @@ def draw(stream: TextIO, lines: list[str]) -> None:
 
 @contextmanager
 def _keys_at_once() -> Generator[None]:
-    """Keys come without waiting for a line, and are not echoed. Where there are no such terminals, nothing changes."""
+    """Keys come without waiting for a line, and are not echoed, on terminals that can do so."""
     try:
         import termios
         import tty

@@ -22,17 +22,13 @@ MOST = 2**53 - 1
 
 
 def of_one(prog: str, description: str) -> argparse.ArgumentParser:
-    """A parser of the options of `tenure queue COMMAND NAME`."""
     p = parser(prog, description)
     p.add_argument("name", metavar="NAME", type=name_of, help="the queue")
     return p
 
 
 name_of = checked(partial(check_name, "a name"))
-"""An option that is a name."""
-
 task_id = partial(whole_number, least=1, most=MOST)
-"""An option that is the id of a task."""
 
 
 def with_queue(args: argparse.Namespace, task: Callable[[WorkQueue], Awaitable[T]]) -> T:

@@ -38,7 +38,7 @@ class Stop:
                 self.ask()
 
     def ask(self) -> None:
-        """Take no more, finish what has begun."""
+        """Take no more, and finish what has begun."""
         self.asked = True
         self._say("finishes what has begun; a second signal stops at once")
         for scope in self._scopes:
@@ -46,7 +46,6 @@ class Stop:
 
     @contextmanager
     def ends(self) -> Generator[CancelScope]:
-        """A block that is cancelled when a stop is requested."""
         with CancelScope() as scope:
             self._scopes.add(scope)
             if self.asked:
@@ -57,5 +56,5 @@ class Stop:
                 self._scopes.discard(scope)
 
     def spare(self, scope: CancelScope) -> None:
-        """End the stretch: it is no longer to be cancelled."""
+        """Cancel this scope no longer at a stop."""
         self._scopes.discard(scope)

@@ -59,8 +59,8 @@ def _columns_of(character: str) -> int:
 
 
 def cut(text: str, room: int) -> str:
-    """A printable text of at most that many columns: a ~ stands for its middle, since names of a kind often
-    begin, and sometimes end, alike.
+    """A printable text of at most `room` columns: a ~ replaces its middle, since similar names often begin or end
+    alike.
     """
     if width(text) <= room:
         return text
@@ -93,7 +93,6 @@ def short(value: Any, room: int = 60) -> str:
 
 
 def spoken(seconds: float) -> str:
-    """A duration, as one says it."""
     if seconds < 0.0995:
         return f"{seconds * 1000:.2g} ms"
     if seconds < 100:

@@ -30,7 +30,6 @@ _TOKEN_VARIABLE = "TENURE_WEB_TOKEN"  # noqa: S105 - the name of a variable, not
 
 
 def web(words: Sequence[str]) -> int:
-    """Run `tenure web`. Raises `UsageError`, `TenureError`, `OSError`."""
     p = parser(
         "web",
         "A page with live charts, tasks and failures. It can only be read, unless --actions is given. Each request must"
@@ -121,7 +120,7 @@ def check_page(what: str) -> None:
 
 
 async def serve_page(store: Store, *, task_status: TaskStatus[str] = TASK_STATUS_IGNORED) -> None:
-    """Serve a page with payloads at any free port of this machine alone, whose address is the status."""
+    """Serve a page with payloads at any free port of this machine alone; the address is the status."""
     from tenure.web.server import Server
 
     site = Site(store, payloads=True)

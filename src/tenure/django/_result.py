@@ -84,5 +84,4 @@ def change(result: TaskResult, **fields: object) -> None:
 
 
 def time_of(text: str | None) -> datetime | None:
-    """A time as `datetime.isoformat` writes it, or None."""
     return None if text is None else datetime.fromisoformat(text)

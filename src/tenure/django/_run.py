@@ -23,7 +23,7 @@ from tenure.shared import Dead, Discard, Retry, RetryLater, Task, decisive
 from ._result import change, result_of
 
 MOST = 100
-"""Workers and errors of a task that are kept, the last ones."""
+"""The number of last workers and errors of a task that are kept."""
 
 LONGEST_TRACEBACK = 8192
 

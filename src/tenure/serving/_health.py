@@ -1,6 +1,5 @@
-"""Health checks over HTTP/1.1: `/live` and `/ready`, answered by a thread of their own, since the loop may be stuck.
-
-The same thread answers `/metrics`, where there are some.
+"""Health checks over HTTP/1.1: `/live`, `/ready` and `/metrics`, answered by another thread, since the loop may be
+stuck.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def answering(
 ) -> Generator[list[int]]:
     """A block in which health checks are answered; it gets the ports. Raises `OSError`.
 
-    `problem()` returns why the process is not ready, or None. It is called on the running loop, several times a second.
+    `problem()` returns why the process is not ready, or None; it is called on the running loop, several times a second.
     `metrics()` returns True and the text of `/metrics`, or False and why there is none; it is called in another thread.
     """
     health = _Health(Pulse(problem), stalled, metrics)
@@ -56,7 +55,7 @@ def answering(
 
 
 class _Health:
-    """Belongs to the loop of the thread that answers."""
+    """The state of the thread that answers, for its loop alone."""
 
     def __init__(self, pulse: Pulse, stalled: float, metrics: Callable[[], tuple[bool, str]] | None) -> None:
         self._metrics = metrics

@@ -54,28 +54,27 @@ class Serving:
         self._cancelled: list[object] = []
 
     def on_signal(self, number: signal.Signals) -> None:
-        """The first signal drains, the second one cancels, unless it is SIGHUP. Synchronous."""
+        """Drain at the first signal, and cancel at the second one, unless it is SIGHUP."""
         if self._asked.is_set() and not is_hangup(number):
             self.cancel(number.name)
         else:
             self.ask(number.name)
 
     def ask(self, reason: str) -> None:
-        """Let the services drain. Synchronous."""
+        """Let the services drain."""
         if not self._asked.is_set():
             self._asked.set()
             limit = "" if self._grace is None else f", for at most {self._grace:g} s"
             self._say(logging.INFO, f"{reason}: takes no more, finishes what has begun{limit}")
 
     def cancel(self, reason: str) -> None:
-        """Cancel all that still runs, without waiting for it. Synchronous."""
         self._asked.set()
         if not self._everything.cancel_called:
             self._say(logging.WARNING, f"{reason}: cancels what has not finished; its tasks are given back")
             self._everything.cancel(reason)
 
     def unready(self) -> str | None:
-        """The reason why this process is not ready, for each service that is not; or None."""
+        """The reason of each service that is not ready; or None."""
         if self._asked.is_set():
             return "drains"
         reasons = [
@@ -86,7 +85,7 @@ class Serving:
         return "; ".join(reasons) or None
 
     async def run(self) -> bool:
-        """Run all until they have ended; return whether none had to be cancelled.
+        """Run all until they have ended; return True if none had to be cancelled.
 
         Raises what a service raises; an `ExceptionGroup` if several do. Cancellation: they are cancelled.
         """

@@ -20,7 +20,8 @@ _TURN = 0.5
 
 @asynccontextmanager
 async def signals_received(on_signal: Callable[[signal.Signals], None]) -> AsyncGenerator[None]:
-    """A block in which the signals that end a process call a function on the loop, and afterwards what they did before.
+    """A block in which the signals that end a process call a function on the loop; then they do again what they did
+    before.
 
     Raises `RuntimeError` outside the main thread. Cancellation: as of the block.
     """
@@ -67,7 +68,7 @@ class _Receiver:
         self._on_loop(partial(self._on_signal, signal.Signals(number)))
 
     def end(self) -> None:
-        """Put back the former handlers, unless another handler has come since: that one passes this one over."""
+        """Put back the former handlers, unless another handler has come since, which then passes this one over."""
         self.ended = True
         for number in self.before:
             if signal.getsignal(number) is self:

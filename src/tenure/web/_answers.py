@@ -21,8 +21,6 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The answer to a request."""
-
     status: int
     body: bytes
     kind: str = "text/plain; charset=utf-8"

@@ -21,8 +21,6 @@ _HIDDEN = Texts(lambda _: "")
 
 
 class SeenSchedules:
-    """Describes the schedules that are in the counts of queues."""
-
     def __init__(self, codec: Codec[Any]) -> None:
         self._codec = codec
         self._cursors: Mapping[str, object] = {}

@@ -44,9 +44,7 @@ MOST_BODY = 256 * 1024
 class Site:
     """Answers requests about a store; who may ask is for the server to decide.
 
-    `actions` lets requests change things, `payloads` shows payloads and results, `errors` errors and tracebacks.
-    `trust_proxy` has the log say `X-Forwarded-User`. `state` returns the document of the page, by default what a
-    `Watch` sees.
+    The options are as of `app`. `state` returns the document of the page, by default what a `Watch` sees.
     """
 
     def __init__(
@@ -76,10 +74,7 @@ class Site:
         return self._actions is not None
 
     async def sample(self) -> None:
-        """Look at the store every ten seconds, for the charts' past, until cancelled.
-
-        Cancellation: this is how it ends.
-        """
+        """Look at the store every ten seconds, for the charts' past, until cancelled."""
         while True:
             # the page shows a failure when it asks; the chart has a gap
             with suppress(EngineError):
@@ -87,7 +82,6 @@ class Site:
             await anyio.sleep(EVERY)
 
     async def answer(self, request: Request) -> Answer:
-        """The answer to a request. Cancellation: an action may or may not be applied."""
         if self._actions is not None and request.path == "/actions":
             if request.method != "POST":
                 return plain(405, "actions are sent with POST", ("Allow", "POST"))

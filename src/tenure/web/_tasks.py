@@ -41,7 +41,7 @@ _PORTION = 64
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """Reads tasks. Payloads and results are read only with `payloads`, errors and tracebacks only with `errors`."""
+    """Reads tasks for `Site`. For a queue that does not exist, the answers are None."""
 
     store: StoreHandle
     payloads: bool = False
@@ -52,8 +52,8 @@ class Tasks:
     ) -> dict[str, Any] | None:
         """A page of the tasks in a state; with `find`, those with this id, or this in their key, group or error.
 
-        Dead and ended tasks come the newest first, the task with that id or key before all. None if there is no such
-        queue. Raises `ValueError`, `EngineError`.
+        Dead and ended tasks come the newest first, the task with that id or key before all. Raises `ValueError`,
+        `EngineError`.
         """
         if state not in STATES:
             raise ValueError(f"state must be one of {', '.join(STATES)}, not {state!r}")
@@ -73,10 +73,7 @@ class Tasks:
                 return {"queue": queue, "state": state, "tasks": tasks, "looked_at": looked_at, "next": after}
 
     async def counts(self, queue: str, limit: int) -> dict[str, Any] | None:
-        """The counts of a queue and its longest groups, at most `limit`; None if there is no such queue.
-
-        Raises `EngineError`.
-        """
+        """The counts of a queue and its longest groups, at most `limit`."""
         key = self.store.key("queue", queue)
         page: e.Page[e.GroupCounts]
         settings: e.Configured
@@ -94,7 +91,7 @@ class Tasks:
         }
 
     async def workers(self, queue: str) -> dict[str, Any] | None:
-        """The live processes that work on a queue; None if there is no such queue. Raises `EngineError`."""
+        """The live processes that work on a queue."""
         key = self.store.key("queue", queue)
         found = await read_workers(self.store, key)
         if not (found or (await read_counts(self.store, key)).known):
@@ -102,10 +99,7 @@ class Tasks:
         return {"queue": queue, "workers": [asdict(worker) for worker in found]}
 
     async def one(self, queue: str, task_id: int) -> dict[str, Any] | None:
-        """The record of a task, as far as it may be shown, with its traceback and its tree; None if it is not known.
-
-        Raises `EngineError`.
-        """
+        """The record of a task, as far as it may be shown, with its traceback and its tree; None if it is not known."""
         key = self.store.key("queue", queue)
         page = await read_pages(self.store, e.Scan(e.TASK, key, only=str(task_id)))
         if not page.rows:

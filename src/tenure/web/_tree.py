@@ -30,9 +30,8 @@ class SeenChild:
 
 
 async def read_tree(store: StoreHandle, queue: str, task_id: int) -> tuple[list[SeenChild], bool]:
-    """Children of a task with all that is below them, level by level, at most 100; and whether there are more.
-
-    Raises `EngineError`, `StoreClosed`.
+    """At most 100 descendants of a task, level by level; and True if there are more. Raises `EngineError`,
+    `StoreClosed`.
     """
     root = SeenChild("", queue, task_id, "")
     level, left, more = [root], _MOST, False

@@ -47,7 +47,7 @@ class SeenPool:
 
 @dataclass(slots=True)
 class SeenProcess:
-    """A process with an open session: how many tasks it has, by queue, where it is idle, and how many it holds."""
+    """A process with an open session: the numbers of its tasks by queue, the queues where it is idle, and its holds."""
 
     process: str
     tasks: dict[str, int] = field(default_factory=dict[str, int])
@@ -59,7 +59,7 @@ class SeenProcess:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A store at the moment `at` of the loop's clock; `ping` is how long a round trip took, in seconds.
+    """A store at the moment `at` of the loop's clock; a round trip took `ping` seconds.
 
     `more` names the kinds of which there are more than were looked at.
     """
@@ -128,7 +128,6 @@ async def read_keys(store: StoreHandle, keys: Sequence[str], limit: int = 1000) 
 
 
 async def read_pools(store: StoreHandle, keys: Sequence[str]) -> tuple[SeenPool, ...]:
-    """The resources of pools. Cancellation: no effect."""
     pools = await together(*(partial(read_pages, store, e.Scan(e.RESOURCES, key)) for key in keys))
     return tuple(SeenPool(split_key(store, key)[1], pool) for key, pool in zip(keys, pools, strict=True))
 
@@ -166,8 +165,8 @@ def _add(seen: SeenProcess, item: e.SessionItem, kind: str, name: str) -> None:
 async def find_deadlocks(store: StoreHandle, keys: Sequence[SeenKey]) -> tuple[Deadlock, ...]:
     """The deadlocks among keys that were looked at; keys are named "kind name".
 
-    Keys are not all read at the same time. So each circle is read again: a circle of waits that lasted from
-    the first look to the second was there in between, all of it at once.
+    Keys are not all read at the same time. So each circle is read again: a circle of waits that lasted from the first
+    look to the second was there in between, all of it at once.
     """
     deadlocks = _deadlocks(keys)
     if not deadlocks:
@@ -199,5 +198,4 @@ def split_key(store: StoreHandle, key: str) -> tuple[str, str]:
 
 
 async def ask(store: StoreHandle, operations: Sequence[e.Operation[Any]]) -> list[Any]:
-    """The answers to operations that travel together. Cancellation: they may or may not be applied."""
     return await together(*(partial(store.call, operation) for operation in operations))

@@ -1,12 +1,12 @@
 """Deadlocks: the waiters that wait for one another, and so for ever.
 
-Found is what the graph reduction leaves over (Holt 1972): let every task that waits for nothing finish and give back
-what it holds, serve the lines from their heads, and so on; the tasks that are left can never go on, unless a wait has
-a time limit or a task is cancelled. The names of holders contain their tasks, and a task waits for one thing at a
-time: so a circle of tasks is certain, as far as the readings belong to one time.
+The method is graph reduction (Holt 1972): let every task that waits for nothing finish and give back what it holds,
+serve the lines from their heads, and so on. The tasks that are left can never go on, unless a wait has a time limit or
+a task is cancelled. The names of holders contain their tasks, and a task waits for one thing at a time: so a circle of
+tasks is certain, as far as the readings belong to one time.
 
-A task that holds something and waits for another task of its process, which in turn waits for a key, is not seen
-there. So circles of processes that have lasted are reported too, as possible.
+A task that holds something may wait for another task of its process, which waits for a key; this is not seen. So
+lasting circles of processes are reported too, as possible.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ class Wait(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Deadlock:
-    """A circle: each waits for something that the next one holds, or stands in line for ahead of it, and the last for
-    the first. `certain` or only possible; `behind` more wait in vain because of it.
+    """A circle: each waits for something that the next one holds, or stands in line for ahead of it, and so on around.
+
+    It is `certain` or only possible; `behind` more wait in vain because of it.
     """
 
     waits: tuple[Wait, ...]

@@ -92,7 +92,7 @@ class Server:
             self._connections -= 1
 
     def _let_go_of_the_oldest(self) -> bool:
-        """End the connection that has waited for its client for longest; false if none waits."""
+        """End the connection that has waited for its client for longest; False if none waits."""
         oldest = next(iter(self._waiting), None)
         if oldest is None:
             return False
@@ -150,8 +150,6 @@ class Server:
 
 
 class _Conversation:
-    """Requests and answers on one connection."""
-
     def __init__(
         self,
         stream: SocketStream,
@@ -175,7 +173,7 @@ class _Conversation:
         await self._send(plain(503, "too many connections; try again later"), closes=True)
 
     async def exchange(self) -> bool:
-        """Answer one request; false if there will be no other. Cancellation: as above."""
+        """Answer one request; False if there will be no other. Cancellation: as above."""
         try:
             request = await self._request()
             if request is None:

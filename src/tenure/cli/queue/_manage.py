@@ -152,7 +152,6 @@ def _nothing(args: argparse.Namespace, what: str) -> int:
 
 
 def set_paused(paused: bool, words: Sequence[str]) -> int:
-    """Run `tenure queue pause` or `resume`. Raises `UsageError`, `TenureError`."""
     prog, meaning, word = (
         ("pause", "Hand out no more tasks, in any process.", "paused")
         if paused

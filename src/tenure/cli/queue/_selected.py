@@ -58,7 +58,6 @@ def is_selected(args: argparse.Namespace) -> bool:
 def change_selected(
     args: argparse.Namespace, change: Callable[[WorkQueue, dict[str, Any]], Awaitable[int]], word: str
 ) -> int:
-    """Change the tasks that the options select, and say how many."""
     options: dict[str, Any] = {"where": selection_of(args), "limit": args.limit, "dry_run": args.dry_run}
     number = with_queue(args, lambda queue: change(queue, options))
     document = {"name": args.name, word: number, "dry_run": args.dry_run}

@@ -22,8 +22,7 @@ class Calling:
     """Calls `function`, the handler as a function of a task, and notes in the tally how long tries took.
 
     A try that takes longer than `timeout` seconds fails; the thread of a sync one is abandoned. If a handler fails
-    because the reader of standard output has gone, its input is not at fault: `on_closed_output` is called, and the
-    task is given back.
+    because the reader of standard output has gone, `on_closed_output` is called, and the task is given back.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """Dead commands of this machine: their leases are freed as soon as another process notices their death.
 
-Elsewhere, and where the system has no such identity, it is free when their sessions have run out. A process is known
-by its host and boot, the namespaces in which its number means something, its number, and the time of its start, since
-numbers are used again.
+Elsewhere they are free when the sessions have run out. A process is known by its host and boot, the namespaces in which
+its number means something, its number, and its start, since numbers are used again.
 """
 
 from __future__ import annotations
@@ -61,14 +60,14 @@ def has_died(identity: Identity | None) -> bool:
 
 
 def _look(pid: int) -> tuple[str, int]:
-    """The state of a process, and when it was started, in ticks since the boot."""
+    """The state of a process, and its start in ticks since the boot."""
     # its name, in parentheses, may contain anything
     fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     return fields[0], int(fields[19])
 
 
 async def end_sessions(store: StoreHandle, process: str) -> bool:
-    """End the sessions of a process that is dead; return whether it had tasks. Cancellation: some may be left."""
+    """End the sessions of a process that is dead; return True if it had tasks. Cancellation: some may be left."""
     sessions = (await read_pages(store, e.Scan(e.NAMES["sessions"], only=f"{process}/"))).rows
     had_tasks = any(seen.tasks for seen in await read_processes(store, sessions))
     for session in sessions:

@@ -18,7 +18,7 @@ class Glob:
     """A pattern as of `glob.glob(recursive=True)`; names come sorted, directory by directory, regular files only.
 
     `**` matches any directories, none included, but follows no links to directories. Wildcards match no name that
-    begins with a dot. Only the names in the directories on the way to where it stands are held.
+    begins with a dot. Only the directories on the way to the present name are in memory.
 
     Thread safety: any; the state is in the iterators.
     """
@@ -95,7 +95,7 @@ class Glob:
 
 
 def _listing(directory: str) -> tuple[list[str], dict[str, str]]:
-    """The names in a directory in order, and which are files, directories, or links to directories; no others."""
+    """The names in a directory in order, and the kind of each file, directory, or link to a directory."""
     kinds: dict[str, str] = {}
     with os.scandir(directory or ".") as entries:
         for entry in entries:

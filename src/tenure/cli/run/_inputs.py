@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 Position = dict[str, Any]
-"""The position up to which a source was read, as JSON. `end` means that all was read, `share` is the share that
-was read (None: unknown)."""
+"""The position up to which a source was read, as JSON.
+
+`end` means that all was read; `share` is the share that was read (None: unknown).
+"""
 
 PORTION = 256
 """The largest number of inputs in a portion; the engines take as many in one step."""
@@ -15,8 +17,6 @@ PORTION = 256
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Inputs, and the position after them."""
-
     items: list[Any]
     position: Position
 
@@ -24,8 +24,8 @@ class Portion:
 class InputSource(Protocol):
     """A sequence of inputs that can be read again from any position.
 
-    Its methods block, and raise `UsageError` when the input is not what it was, or cannot be read.
-    Thread safety: one call at a time, on any thread.
+    Its methods block, and raise `UsageError` when the input is not what it was, or cannot be read. Thread safety: one
+    call at a time, on any thread.
     """
 
     skipped: list[str]
@@ -46,8 +46,6 @@ class InputSource(Protocol):
         """Go to the position; None: to the beginning."""
         ...
 
-    def read(self) -> Portion:
-        """The next portion; its position has `end` set when nothing comes after it."""
-        ...
+    def read(self) -> Portion: ...
 
     def close(self) -> None: ...

@@ -1,6 +1,6 @@
-"""The leader: the process that reads the input and writes the results, while all of them work.
+"""The leader: the process that reads the input and writes the results, and holds the run's lock for that.
 
-It holds the run's lock for that. When it dies, the next in the line takes over where the store says that it stood.
+When it dies, the next in the line takes over where the store says that it stood.
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ class _Drains(Protocol):
 
 
 class RunLeader:
-    """This process's part in leading one generation of a run.
-
-    `leads` is true while it leads, `finished` when nothing is left to be done.
-    """
+    """This process's part in leading one generation of a run."""
 
     def __init__(
         self,

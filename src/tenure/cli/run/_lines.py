@@ -24,8 +24,8 @@ class Lines:
     """The lines of files, one after the other: str without their ends, or the JSON values of `.jsonl` files.
 
     A position holds the number of the file, the offset and line in it, a checksum of all bytes that were read, and a
-    stamp of the files' inodes, sizes and times. While the stamp is the same, the files are taken for unchanged; else
-    what was read is read again and its checksum compared, so that a file may be copied, or grow.
+    stamp of the files' inodes, sizes and times. If the stamp has changed, the bytes are read again and the checksum
+    compared: so a file may be copied, or grow.
 
     Thread safety: one call at a time, on any thread.
     """
@@ -69,7 +69,7 @@ class Lines:
             self._reread(position)
 
     def read(self) -> Portion:
-        """The next portion; of a stream what there is, once there is something."""
+        """The next portion; of a stream the present lines, once there are some."""
         self._reading = True
         try:
             return self._read()
@@ -176,7 +176,6 @@ class Lines:
         return stamp
 
     def _reread(self, position: Position) -> None:
-        """Read up to the position from the beginning, and compare."""
         self._begin()
         while self._file < position["file"]:
             if not self._take(_CHUNK):
@@ -225,8 +224,8 @@ class _Reader:
         self._ended = False
 
     def lines(self, most: int) -> tuple[list[bytes], bytes]:
-        """The next lines without their ends, and their bytes as they stand in the file; empty at the end of the
-        file.
+        """The next lines without their ends, and their bytes as they stand in the file; empty at the end
+        of the file.
         """
         buffer = self._buffer
         while b"\n" not in buffer:
@@ -246,7 +245,7 @@ class _Reader:
         return lines, raw
 
     def skip(self, most: int) -> bytes:
-        """The next bytes; for reading again what was read before."""
+        """The next bytes, which were read before."""
         raw = os.read(self._fd, most)
         self.offset += len(raw)
         return raw

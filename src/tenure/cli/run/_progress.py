@@ -32,7 +32,7 @@ _CLEAR = "\r\x1b[K"
 class Snapshot:
     """A run at one moment: of `known` inputs (`exactly`: there are no more) `ended` have ended.
 
-    `guess` is how many there will be, as far as that is known; `rate` is endings per second.
+    `guess` is the number to be expected, as far as that is known; `rate` is endings per second.
     """
 
     done: int
@@ -79,7 +79,6 @@ def snapshot(statistics: QueueStatistics, cursors: dict[str, Any], retried: int,
 
 
 def bar(s: Snapshot) -> str:
-    """The line for a terminal."""
     of = s.guess or s.known
     full = 0 if not of else _BAR * s.ended // of
     sign = "" if s.exactly else "~" if s.guess is not None else ">"
@@ -88,7 +87,6 @@ def bar(s: Snapshot) -> str:
 
 
 def quiet_line(s: Snapshot) -> str:
-    """The line for a log."""
     of = (
         f"{s.known:,}"
         if s.exactly
@@ -113,7 +111,6 @@ def _figures(s: Snapshot) -> list[str]:
 
 
 def duration(seconds: float) -> str:
-    """A duration in words."""
     if seconds < 60:
         return f"{ceil(seconds)} s"
     minutes, secs = divmod(ceil(seconds), 60)
@@ -135,7 +132,6 @@ class Screen:
         self._lock = RLock()
 
     def say(self, text: str) -> None:
-        """A line that stays."""
         self.above(self._stream, f"{printable(text)}\n")
 
     def draw(self, text: str) -> None:
@@ -231,7 +227,6 @@ class Progress:
         self._seen: deque[tuple[float, int]] = deque(maxlen=_WINDOW)
 
     async def show(self) -> None:
-        """Show the progress until cancelled. Cancellation: the bar is taken away."""
         pause = _REDRAW if self._screen.is_terminal else _FIRST
         shown: Snapshot | None = None  # a bar does not go back
         try:

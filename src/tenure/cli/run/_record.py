@@ -23,7 +23,7 @@ _ALL = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired
 
 @dataclass(frozen=True, slots=True)
 class RunEntry:
-    """The run's `plan`, its `generation` from 1, and below which generation all is `purged`."""
+    """The run's `plan`, its `generation` from 1, and the generation below which all is `purged`."""
 
     plan: Plan
     generation: int = 1
@@ -31,8 +31,6 @@ class RunEntry:
 
 
 class Record:
-    """The record of one run."""
-
     def __init__(self, store: Store, name: str, options: Options) -> None:
         self.name = name
         self._store = store
@@ -51,7 +49,7 @@ class Record:
         )
 
     def lock(self) -> Lock:
-        """The lock of the process that reads the input, writes the results, and changes the record."""
+        """The lock of the leader."""
         return Lock(self._store, f"run:{self.name}")
 
     async def read(self) -> RunEntry | None:
@@ -59,9 +57,9 @@ class Record:
         return None if value is None else RunEntry(**value)
 
     async def begin(self, plan: Plan, *, fresh: bool, timeout: float) -> RunEntry:
-        """Make the entry of a run that is new, or shall be `fresh`; if another process just did, return that.
+        """Make the entry of a run that is new, or shall be `fresh`; if another process just did, return its entry.
 
-        Raises `UsageError` if theirs does something else, or if the run shall be fresh and is under way for longer than
+        Raises `UsageError` if that has other work, or if the run shall be fresh and is under way for longer than
         `timeout` seconds. Cancellation: it may or may not have been begun.
         """
         entry = RunEntry(plan)

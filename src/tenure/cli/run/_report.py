@@ -15,7 +15,7 @@ from ._tally import RunTotals
 class Outcome:
     """A run when this command ends; `finished` means that nothing is left to be done.
 
-    The errors of the dead tasks with the ids in `logged` were logged by this command.
+    This command has logged the errors of the dead tasks with the ids in `logged`.
     """
 
     name: str
@@ -33,7 +33,6 @@ class Outcome:
 
     @property
     def ended(self) -> int:
-        """The number of inputs that have ended in any way."""
         return self.statistics.put - self.statistics.unfinished
 
 

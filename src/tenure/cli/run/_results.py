@@ -1,10 +1,10 @@
 """The results file: written from the store, in the order in which the inputs ended.
 
-The store alone determines the contents: the line of the n-th ending is always the same, and at the same
-place. So after every portion it is enough to record (offset, rank); the process that continues cuts the file back to
-the offset and writes the lines after the rank. Even a writer that was frozen and writes late writes the same bytes.
-A store that has lost its last endings gives their ranks again: the file is then written anew. It is seen by the task
-of the last line, which no longer has that rank.
+The store alone determines the contents: the line of the n-th ending is always the same, at the same place. So it is
+enough to record (offset, rank) after every portion; the process that continues cuts the file back to the offset and
+writes the lines after the rank. A writer that was frozen and writes late writes the same bytes. A store that has lost
+its last endings gives their ranks again: the task of the last line no longer has its rank, and the file is written
+anew.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Results:
     async def follow(self, queue: WorkQueue, lease: Lease, over: anyio.Event) -> None:
         """Write the results of ended inputs, and of inputs as they end, until the run is `over` and all are written.
 
-        Raises `LeaseLost`, `Interrupted` if the file cannot be written.
-        Cancellation: results that were not recorded are written again the next time.
+        Raises `LeaseLost`, `Interrupted` if the file cannot be written. Cancellation: results that were not recorded
+        are written again the next time.
         """
         try:
             await self._follow(queue, lease, over)
@@ -92,7 +92,7 @@ class Results:
                     await over.wait()
 
     async def _ended(self, queue: WorkQueue, limit: int) -> tuple[list[TaskRecord] | None, bool]:
-        """The endings behind the last line, and whether there are more; None if the ending of that line is gone."""
+        """The endings behind the last line, and True if there are more; None if the ending of that line is gone."""
         page = await queue.tasks("ended").page(str(max(0, self._rank - 1)), limit + 1)
         behind = [record for record in page.records if record.rank > self._rank]
         first = [(record.rank, record.id) for record in page.records[:1]]
@@ -107,7 +107,7 @@ class Results:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def _cut(self) -> int:
-        """Make the file if need be, cut off what was not recorded; returns its previous size."""
+        """Make the file if need be, and cut off what was not recorded; return its previous size."""
         with self.path.open("ab") as file:
             size = file.tell()
             if size > self._offset:

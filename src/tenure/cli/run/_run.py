@@ -35,13 +35,12 @@ from ._results import Results
 from ._tally import PREFIX, SHOWN, Keeper, RunTotals, total
 
 TTL = 10.0
-"""Seconds after which other processes run what a killed process had."""
+"""Seconds after which other processes take over the inputs of a killed process."""
 
 _SWITCH = 0.0002
 
 
 def run(words: Sequence[str]) -> int:
-    """Run `tenure run`. Raises `UsageError`, `Interrupted`, `TenureError`."""
     options = parse_run(words)
     screen = Screen(sys.stderr)
     # before the handler is imported: logging keeps the streams that it finds
@@ -83,7 +82,7 @@ def _show(text: str, screen: Screen) -> None:
 
 
 def _spoken(store: str) -> str:
-    """The option that names the store in another command; without what may hold a password."""
+    """The option that names the store in another command, without what may be a password."""
     return "" if store == DEFAULT_STORE else f" --store {'URL' if '@' in store else store}"
 
 
@@ -117,7 +116,7 @@ class _Job:
         self._finished = False
 
     async def carry_out(self) -> Outcome:
-        """Work until the run is finished, or a stop is requested. Cancellation: what was in work is given back."""
+        """Work until the run is finished, or a stop is requested. Cancellation: unfinished inputs are given back."""
         async with AsyncExitStack() as stack:
             store = await self._open_store(stack)
             record = Record(store, self._name, self._options)

@@ -25,8 +25,7 @@ _EVERY = 1.0
 
 @dataclass(slots=True)
 class RunTotals:
-    """The number of failed tries that were repeated, the durations of tries, and the seconds for which the run was
-    under way.
+    """The number of retried tries, the durations of tries, and the seconds for which the run was under way.
 
     `died` are the ids of the first tasks that died here, whose errors were logged.
     """
@@ -37,7 +36,7 @@ class RunTotals:
     died: list[int] = field(default_factory=list[int])
 
     def settled(self, task: Task, settle: e.Settle, refused: str | None) -> None:
-        """The engine has answered the verdict on a task."""
+        """Note the engine's answer to the verdict on a task."""
         if refused is None and settle.verdict is e.Verdict.RETRY:
             self.retried += 1
         elif refused is None and settle.verdict is e.Verdict.DEAD and len(self.died) < SHOWN:
@@ -58,8 +57,7 @@ def total(cursors: Mapping[str, Any], *, without: str = "") -> RunTotals:
 
 
 class Keeper:
-    """Stores this process's tally with the run, once a second while it changes, and with it the identity of the
-    process.
+    """Stores this process's tally with the run, once a second while it changes, and the identity of the process.
 
     By its identity others see that it is dead; a process that ends in peace takes it away.
     """

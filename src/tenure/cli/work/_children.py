@@ -27,9 +27,7 @@ _USAGE = 2
 
 
 class _Child:
-    """A process slot: its process, or the time at which the next process starts; neither when the slot has ended
-    for good.
-    """
+    """A slot: its process, or the time at which the next one starts; neither when the slot has ended for good."""
 
     def __init__(self, number: int, command: Sequence[str], variables: Mapping[str, str]) -> None:
         self.number = number
@@ -58,7 +56,7 @@ class _Child:
         self._began = time.monotonic()
 
     def stop(self, number: signal.Signals, seconds: float) -> None:
-        """Send a signal, and kill the process if it has not ended after so many seconds."""
+        """Send a signal, and kill the process if it has not ended after `seconds`."""
         self.due = None
         if self.process is not None:
             self.process.send_signal(number)
@@ -74,8 +72,7 @@ class _Child:
 
 
 class Children:
-    """Runs a command in several processes, each with variables of its own in its environment, until a signal comes or
-    all have ended by themselves.
+    """Runs a command in several processes, each with variables of its own, until a signal comes or all have ended.
 
     A process that dies is started again. With `sources`, all are stopped and started again when a file has changed.
     """

@@ -26,15 +26,13 @@ class TextLines(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging calls it
-        """The line, without the traceback."""
         return printable(super().formatMessage(record))
 
 
 class JsonLines(TextLines):
-    """A JSON document for each line, with the fields of events (`tenure_queue`, ...) and what else was given."""
+    """A JSON document for each line, with the fields of events (`tenure_queue`, ...) and the `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The document."""
         document: dict[str, Any] = {
             "time": self.formatTime(record),
             "level": record.levelname,

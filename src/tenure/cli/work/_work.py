@@ -67,7 +67,6 @@ examples:
 
 
 def work(words: Sequence[str]) -> int:
-    """Run `tenure work`. Raises `UsageError`, `TenureError`, `OSError`."""
     # the first process of a container ignores a signal for which it has no handler yet
     numbers = [number for number in ending_signals() if number is not signal.SIGINT]
     before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
