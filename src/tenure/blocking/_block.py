@@ -91,7 +91,7 @@ class HoldRequest(Request):
             raise
 
     def leave(self, error: BaseException | None, finished: bool) -> None:
-        """Give back the hold: the thread has left its body with this error, or was interrupted."""
+        """Give back the hold: the thread has left its body, or was interrupted."""
         if self._leave is not None and self.state == "held":
             self.state, self._error, self.finished = "leaving", error, finished
             self._disclaim()

@@ -16,8 +16,6 @@ _ENDED_BY_A_FAULT = "the store has ended by a fault; the next call opens another
 
 
 class Link:
-    """A store, and the task that keeps it open. On the loop alone."""
-
     def __init__(self, make: Callable[[], Store]) -> None:
         self.handles: set[object] = set()
         self.ended = False
@@ -47,7 +45,6 @@ class Link:
             self._over.set()
 
     async def opened(self) -> Store:
-        """The store, once it is open. Raises what opening raised, `StoreClosed`."""
         if not self._opening_ended.is_set():
             await self._opening_ended.wait()
         if self._store is None or self.ended:
@@ -55,7 +52,6 @@ class Link:
         return self._store
 
     async def close(self) -> None:
-        """Close the store and wait for that. Raises what left its block."""
         self._left.set()
         if not self._opening_ended.is_set():
             self._opening.cancel("it was closed before it was open")

@@ -48,7 +48,6 @@ def described(text: str | None) -> str:
 
 
 def members(cls: type[Any], left_out: str) -> Iterator[tuple[str, Any]]:
-    """The public functions and properties of a class, in the order of the source."""
     inherited = {name: member for base in reversed(cls.__mro__[:-1]) for name, member in vars(base).items()}
     for name, member in inherited.items():
         public = not name.startswith("_") and name not in left_out.split()
@@ -61,8 +60,6 @@ def returns(function: Callable[..., Any]) -> str:
 
 
 class SyncProxy:
-    """The base of the generated classes: an asynchronous object, and how to call it."""
-
     _inside: Any
 
     def __repr__(self) -> str:
@@ -72,15 +69,12 @@ class SyncProxy:
         raise NotImplementedError
 
     def _call_plain(self, name: str, args: Any, kwargs: Any) -> Any:
-        """Call a plain method that belongs to the loop."""
         raise NotImplementedError
 
     def _call_opened(self, name: str, args: Any, kwargs: Any) -> Any:
-        """Call a plain method in this thread, over an open store."""
         return self._call_here(name, args, kwargs)
 
     def _call_here(self, name: str, args: Any, kwargs: Any) -> Any:
-        """Call a plain method that belongs to no thread."""
         return getattr(self._inside, name)(*args, **kwargs)
 
 
@@ -121,7 +115,6 @@ class Pattern(SyncProxy):
         self._entered = local()
 
     def _inside_of(self, store: AsyncStore) -> Any:
-        """The asynchronous object over the open store. On the loop."""
         if self._over is not store:
             owner = self._owner
             self._inside = self._make(store if isinstance(owner, Store) else owner._inside_of(store))

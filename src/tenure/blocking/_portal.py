@@ -55,8 +55,6 @@ class Handle:
 
 
 class Idle:
-    """A task of the portal that waits for a request."""
-
     __slots__ = ("parked", "request")
     request: Request
 
@@ -133,7 +131,6 @@ class Portal:
         return Caller().ask(self, Request(function, check))
 
     def call_plain(self, function: Callable[[], T]) -> T:
-        """Call a plain function on the loop. Raises what it raises, `PortalEnded`."""
         return Caller().ask(self, PlainRequest(function))
 
     def check(self) -> None:
@@ -204,7 +201,6 @@ class Portal:
                 request.refuse(StoreClosed(_ENDED))
 
     async def opened(self, key: Hashable, handle: Handle, make: Callable[[], Store]) -> Store:
-        """The store that the handles of this key share, opened if it is not open yet. Raises as opening does."""
         if handle.closed:
             raise StoreClosed("the store is closed")
         if self.ended:  # since the request was sent
@@ -403,7 +399,6 @@ def _is_over() -> bool:
 
 
 def ask(handle: Handle, caller: Caller, make: Callable[[Portal], Request]) -> Any:
-    """Send a request to the portal of this process; see `Caller.ask`."""
     while True:
         portal = portal_for(handle)
         try:

@@ -115,7 +115,6 @@ class Request:
             self._scope.cancel("the thread that waits was interrupted")
 
     def refuse(self, problem: BaseException) -> None:
-        """Cancel the request with a problem for the thread, unless it is granted."""
         if self.state in ("new", "running"):
             self.problem = problem
             self.withdraw()

@@ -64,7 +64,6 @@ def open_store(
 
 
 def _shared_by(where: object, options: Mapping[str, object]) -> Hashable:
-    """The key under which stores share a connection; None if this store shares its connection with no other."""
     if not isinstance(where, str) or where.lower().startswith("memory:"):
         return None
     # objects may be equal without a hash: they are compared by what they are

@@ -66,8 +66,6 @@ examples:
 
 @dataclass(frozen=True, slots=True)
 class RateArgument:
-    """A rate: `number` starts in `per` seconds."""
-
     number: float
     per: float
 
@@ -107,11 +105,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def store_url(named: str | None) -> str:
-    """The store that `--store` names, or the environment variable, or a file in the working directory.
-
-    The variable exists since a URL may hold a password, and every user of the machine can read the arguments of a
-    process.
-    """
+    """The store that `--store` names, or the environment variable, or a file in the working directory."""
     return named if named is not None else os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
 
 
@@ -251,7 +245,6 @@ def seconds(text: str) -> float:
 
 
 def _rate(text: str) -> RateArgument | bool:
-    """A rate; False for none, which a preset's does not replace."""
     if text == "none":
         return False
     match = _RATE.fullmatch(text)

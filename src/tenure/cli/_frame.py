@@ -43,7 +43,6 @@ def frame(
     trouble: str = "",
     colour: bool = True,
 ) -> list[str]:
-    """At most `lines` lines of at most `columns` columns, not counting colours."""
     tasks = sum(counts.leased for counts in view.queues.values())
     figures = f"  round trip {spoken(view.ping)}  {tasks:,} tasks leased, {len(view.processes):,} processes"
     end = f": {trouble}" if trouble else figures
@@ -73,7 +72,6 @@ def frame(
 
 
 def _rooms(wanted: Sequence[int], lines: int) -> list[int]:
-    """The number of lines for each section: small sections get all, the others equal shares."""
     rooms = [0] * len(wanted)
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     for done, i in enumerate(order):

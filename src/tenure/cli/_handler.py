@@ -27,7 +27,7 @@ class Handler:
     wants_store: bool
 
     def of_tasks(self, *, batch: bool = False) -> Callable[[Any], Any]:
-        """The handler as a function of a task; with `batch`, of a list of tasks. Raises `UsageError`."""
+        """The handler as a function of a task; with `batch`, of a list of tasks."""
         try:
             return adapted(self.function, batch=batch)
         except TypeError as problem:
@@ -47,7 +47,6 @@ class HandlerCodec:
 
 
 def load_handler(spec: str) -> Handler:
-    """Import a handler, with the working directory first on the path. Raises `UsageError`."""
     module, colon, name = spec.partition(":")
     if not (colon and module and name):
         raise UsageError(f"{spec!r} names no handler: write module:function, such as tenure.examples:digest")

@@ -15,7 +15,6 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[J", "\x1b[?25h\x1b[?1049l"
 
 @contextmanager
 def other_screen(stream: TextIO) -> Generator[None]:
-    """Draw on the terminal's other screen; the former screen comes back, however the block ends."""
     stream.write(_ENTER)
     stream.flush()
     try:
@@ -27,14 +26,12 @@ def other_screen(stream: TextIO) -> Generator[None]:
 
 
 def draw(stream: TextIO, lines: list[str]) -> None:
-    """Draw over the old text, without an empty screen in between."""
     stream.write("\x1b[H" + "\n".join(f"{line}\x1b[K" for line in lines) + "\x1b[J")
     stream.flush()
 
 
 @contextmanager
 def _keys_at_once() -> Generator[None]:
-    """Keys come without waiting for a line, and are not echoed, on terminals that can do so."""
     try:
         import termios
         import tty

@@ -32,8 +32,6 @@ task_id = partial(whole_number, least=1, most=MOST)
 
 
 def with_queue(args: argparse.Namespace, task: Callable[[WorkQueue], Awaitable[T]]) -> T:
-    """Carry out the task on the queue that the options name. Raises `UsageError` if there is none, `TenureError`."""
-
     async def on_queue(store: Store) -> T:
         queue = WorkQueue(store, args.name)
         await known(queue)
@@ -43,7 +41,6 @@ def with_queue(args: argparse.Namespace, task: Callable[[WorkQueue], Awaitable[T
 
 
 async def known(queue: WorkQueue) -> QueueStatistics:
-    """The counts of a queue. Raises `UsageError` if there is no such queue."""
     counts = await read_counts(handle_of(queue.store), queue.key)
     if not counts.known:
         raise UsageError(

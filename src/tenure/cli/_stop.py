@@ -56,5 +56,4 @@ class Stop:
                 self._scopes.discard(scope)
 
     def spare(self, scope: CancelScope) -> None:
-        """Cancel this scope no longer at a stop."""
         self._scopes.discard(scope)

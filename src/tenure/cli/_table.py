@@ -59,9 +59,7 @@ def _columns_of(character: str) -> int:
 
 
 def cut(text: str, room: int) -> str:
-    """A printable text of at most `room` columns: a ~ replaces its middle, since similar names often begin or end
-    alike.
-    """
+    """A printable text of at most `room` columns: a ~ replaces its middle, since names often begin or end alike."""
     if width(text) <= room:
         return text
     if room < 1:

@@ -114,7 +114,6 @@ async def _serve(args: argparse.Namespace, store: Store) -> None:
 
 
 def check_page(what: str) -> None:
-    """Refuse a page where the extra for it is missing. Raises `UsageError`."""
     if find_spec("h11") is None:
         raise UsageError(f"{what} needs h11: pip install 'tenure[web]'")
 

@@ -73,9 +73,7 @@ def parser(prog: str, description: str, *, as_json: bool = True) -> Parser:
 def with_store(
     args: argparse.Namespace, task: Callable[[Store], Awaitable[T]], *, may_make: bool = False
 ) -> T:
-    """Open the store that the options name, and carry out the task. A missing file is refused, unless it `may_make`
-    one.
-    """
+    """Carry out the task on the store that the options name. A missing file is refused, unless it `may_make` one."""
     check_names(args)
     url, option = store_url(args.store), store_option(args.store)
     (check_visible if may_make else check_place)(url, option)
@@ -83,7 +81,7 @@ def with_store(
 
 
 def check_names(args: argparse.Namespace) -> None:
-    """Refuse keys, which stand in events and in the store, where names are meant. Raises `UsageError`."""
+    """Refuse keys, which stand in events and in the store, where names are meant."""
     for option in ("name", "queue", "pool"):
         text: str = getattr(args, option, None) or ""
         namespace, _, name = text.partition(":")
@@ -92,7 +90,7 @@ def check_names(args: argparse.Namespace) -> None:
 
 
 def check_place(url: str, option: str) -> None:
-    """Refuse a place without a store: looking makes no files. Raises `UsageError`."""
+    """Refuse a place without a store: looking makes no files."""
     check_visible(url, option)
     scheme = url.partition(":")[0].lower()
     # a URL of another form is refused when it is opened, without showing what may be a password
@@ -105,7 +103,6 @@ def check_place(url: str, option: str) -> None:
 
 
 def check_visible(url: str, option: str) -> None:
-    """Refuse a store that other processes cannot see. Raises `UsageError`."""
     if url.partition(":")[0].lower() == "memory":
         raise UsageError(f"{option}: memory: is visible only to its own process; name a file or a server")
 

@@ -167,7 +167,6 @@ def check_database(url: str, database: str | None) -> None:
 
 
 def is_file(database: Any, path: str) -> bool:
-    """True if a connection of Django is to this file of SQLite."""
     if database.vendor != "sqlite" or database.is_in_memory_db():
         return False
     name = str(database.settings_dict["NAME"])

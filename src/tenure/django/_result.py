@@ -51,7 +51,6 @@ def result_of(
 
 
 def read_record(alias: str, queue_name: str, record: TaskRecord[Any]) -> TaskResult:
-    """The result of a task as its record says. Raises `ImportError` as above."""
     result = result_of(
         alias, queue_name, record.id, record.priority, record.meta, record.payload, record.progress
     )

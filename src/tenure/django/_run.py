@@ -82,7 +82,6 @@ class Run:
 
 
 def described(error: BaseException) -> dict[str, str]:
-    """An error as the fields of a `TaskError`."""
     kind = type(error)
     text = "".join(format_exception(error))
     return asdict(

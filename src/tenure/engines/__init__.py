@@ -149,7 +149,6 @@ def _engine(url: str, response_timeout: Seconds | None) -> e.Engine:
 
 
 def _response_timeout_in(url: str, argument: Seconds | None) -> tuple[str, float]:
-    """The URL without this option, and the timeout: the argument, else the option, else the default."""
     found = _OPTION.search(url)
     if found is not None:
         url = _OPTION.sub("", url, count=1).rstrip("?&")

@@ -55,8 +55,6 @@ def answering(
 
 
 class _Health:
-    """The state of the thread that answers, for its loop alone."""
-
     def __init__(self, pulse: Pulse, stalled: float, metrics: Callable[[], tuple[bool, str]] | None) -> None:
         self._metrics = metrics
         self._pulse = pulse
@@ -75,7 +73,6 @@ class _Health:
     async def listen(
         self, host: str | None, port: int, *, task_status: TaskStatus[list[int]] = TASK_STATUS_IGNORED
     ) -> None:
-        """Answer until cancelled; reports the ports. Raises `OSError` if it cannot listen."""
         try:
             listener = await anyio.create_tcp_listener(local_host=host, local_port=port)
         except OSError as problem:

@@ -18,8 +18,6 @@ from ._signals import is_hangup
 
 
 class _Service:
-    """A service, and the scope in which it runs."""
-
     def __init__(self, service: Any) -> None:
         if not callable(getattr(service, "run", None)):
             raise TypeError(
@@ -61,7 +59,6 @@ class Serving:
             self.ask(number.name)
 
     def ask(self, reason: str) -> None:
-        """Let the services drain."""
         if not self._asked.is_set():
             self._asked.set()
             limit = "" if self._grace is None else f", for at most {self._grace:g} s"
@@ -74,7 +71,6 @@ class Serving:
             self._everything.cancel(reason)
 
     def unready(self) -> str | None:
-        """The reason of each service that is not ready; or None."""
         if self._asked.is_set():
             return "drains"
         reasons = [

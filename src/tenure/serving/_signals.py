@@ -76,7 +76,6 @@ class _Receiver:
                 signal.signal(number, self._replaced(number) or signal.SIG_DFL)
 
     def _replaced(self, number: signal.Signals) -> Any:
-        """The handler before this one, and before those that have ended."""
         old = self.before[number]
         return old._replaced(number) if isinstance(old, _Receiver) and old.ended else old
 

@@ -65,7 +65,6 @@ class AsyncioTime:
         await settled
 
     def wake_settling(self) -> bool:
-        """Wake the tasks that waited for all others to wait. False if there were none."""
         waiting = [settled for settled in self._settling if not settled.done()]
         self._settling.clear()
         for settled in waiting:

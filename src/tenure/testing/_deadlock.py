@@ -45,7 +45,6 @@ class DeadlockError(AssertionError):
 
 
 def deadlock(tasks: Iterable[Any], director: Director | None) -> DeadlockError:
-    """The error about these native tasks, under the names in the director's trace, if any."""
     named = _named(tasks, director)
     all_waits = waits(named)
     lines = ["every task waits and no timer is set:"]
@@ -61,7 +60,6 @@ def deadlock(tasks: Iterable[Any], director: Director | None) -> DeadlockError:
 
 
 def _named(tasks: Iterable[Any], director: Director | None) -> list[tuple[str, Any]]:
-    """The unique name of each task, and its coroutine."""
     if director is not None:
         numbers = {director.number(task): name_and_coroutine(task) for task in tasks}
         return [(f"{name.rpartition('.')[2]}#{n}", coro) for n, (name, coro) in sorted(numbers.items())]
@@ -95,9 +93,7 @@ def _chain(by_name: dict[str, Wait]) -> tuple[list[str], bool]:
 
 
 def _frames(coroutine: Any) -> list[str]:
-    """The suspended calls of `coroutine`, outermost first, without calls of this library and of the
-    loops' libraries.
-    """
+    """The suspended calls of `coroutine`, outermost first, without calls of the libraries."""
     folders = library_files()
     return [
         f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"

@@ -20,8 +20,6 @@ MAX_TURNS = 100_000
 
 
 class Block(Protocol):
-    """A block of a scenario that may be cancelled."""
-
     host: Any
     """The native task that runs it."""
 
@@ -35,8 +33,6 @@ class Block(Protocol):
 
 
 class Newcomer(NamedTuple):
-    """A task that waits for the moment in which to arrive."""
-
     task: object
     arrives: anyio.Event
 
@@ -73,7 +69,6 @@ class Director:
 
     @property
     def choose(self) -> Callable[[int], int] | None:
-        """A function that chooses from 0 to n - 1 for a scenario, where chance decides."""
         return None
 
     def begin(self, task: object) -> None:
@@ -120,14 +115,13 @@ class Director:
                 self.whole.cancel()
 
     def idle(self) -> bool:
-        """Let newcomers arrive, since nothing else can run before the time jumps; return True if a task can run now."""
+        """Let newcomers arrive, since nothing else can run before the time jumps; True if a task can run now."""
         newcomers, self.newcomers = self.newcomers, []
         for newcomer in newcomers:
             newcomer.arrives.set()
         return bool(newcomers)
 
     def late(self, timers: Sequence[float]) -> int:  # noqa: ARG002
-        """Choose the time to jump to, of the times at which timers are set; they are close together, and sorted."""
         return 0
 
     def hurry(self, timers: Sequence[float]) -> int | None:  # noqa: ARG002

@@ -31,9 +31,7 @@ class Cancellations:
 
 
 class _Point(NamedTuple):
-    """A place for a cancellation: the number of a block, and the step before which it comes, or the moment when all
-    wait.
-    """
+    """A place for a cancellation: a block, and the step before which it comes, or the moment when all wait."""
 
     block: int
     step: int
@@ -42,8 +40,6 @@ class _Point(NamedTuple):
 
 
 class _Scout(Director):
-    """Notes, in a run in which nothing is cancelled, where each block could be."""
-
     def __init__(self, backend: str) -> None:
         super().__init__()
         self.points: list[_Point] = []
@@ -204,7 +200,6 @@ def _raise(
     backend: str,
     how: str,
 ) -> NoReturn:
-    """Report the error of the scenario from another run, under a director that notes the trace."""
     __tracebackhide__ = True
     error = run_once(scenario, backend, director) or error
     message = report(error, backend, director.trace, notes=[], how=f", {how}")

@@ -58,8 +58,6 @@ class Exploration:
 
 @dataclass(frozen=True)
 class _Ways:
-    """The way in which schedules are drawn: the arguments that have to be the same when a schedule is repeated."""
-
     strict: bool
     cancel: By
 

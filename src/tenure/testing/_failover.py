@@ -51,7 +51,6 @@ class Failover:
         self._up_at = -math.inf
 
     def note(self, operations: Sequence[e.Operation[Any]]) -> None:
-        """Add operations to the past; they are about to be applied."""
         self._past.append(_Applied(self._clock(), operations))
 
     def replica(self, random: Random, url: str) -> MemoryEngine:

@@ -311,7 +311,6 @@ class FaultyEngine(e.Engine):
         return await self._engine.execute(operations)
 
     def _holding(self, operations: Sequence[e.Operation[Any]]) -> anyio.Event | None:
-        """The pause that must be over before these operations may take effect."""
         if self._before_effect:
             return self._paused
         for session, frozen in self._frozen.items():
@@ -338,7 +337,6 @@ class FaultyEngine(e.Engine):
             self._pass_on(deliver, hint)
 
     def _next(self, operations: Sequence[e.Operation[Any]]) -> Fault | None:
-        """The fault that hits this batch; no operations: this hint."""
         fault = self._next_planned(operations) or self._draw(hint=not operations)
         if fault is not None:
             self.suffered[fault] += 1

@@ -54,7 +54,6 @@ def gauges(thing: Any) -> dict[str, float]:
 
 
 def risen(before: dict[str, float], now: dict[str, float]) -> list[str]:
-    """The names of the gauges that show more in use than before."""
     return [
         f"{name} was {before[name]}, is {value}"
         for name, value in now.items()

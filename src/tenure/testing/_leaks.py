@@ -135,7 +135,6 @@ def assert_no_leaks(
 
 
 def _named(thing: object) -> str:
-    """The object's repr, unless that is one with everything in it."""
     text = repr(thing)
     return text if len(text) <= 100 else f"<{type(thing).__name__} at {id(thing):#x}>"
 
@@ -163,7 +162,6 @@ def _threads() -> dict[tuple[str, object], str]:
 
 
 def is_idle(frame: FrameType | None) -> bool:
-    """True for the innermost calls of a cached worker thread that waits for a job."""
     calls: list[tuple[str, str]] = []
     while frame is not None and len(calls) < max(map(len, IDLE)):
         calls.insert(0, (frame.f_code.co_filename.replace(os.sep, "/"), frame.f_code.co_name))

@@ -31,8 +31,6 @@ class _Rule(NamedTuple):
 
 
 class _MachineCall(NamedTuple):
-    """A use of a rule with arguments that were drawn."""
-
     name: str
     rule: _Rule
     arguments: Mapping[str, Any]

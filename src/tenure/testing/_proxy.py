@@ -41,8 +41,6 @@ class _Direction:
 
 
 class _Connection:
-    """A client's connection, and the connection to the server behind it."""
-
     def __init__(self, client: socket.socket) -> None:
         self.scope = anyio.CancelScope()
         self.sockets = [client]
@@ -310,7 +308,6 @@ class FaultProxy(AsyncContextManagerMixin):
     async def _pass_on(
         self, connection: _Connection, direction: Direction, chunk: bytes | None, target: socket.socket
     ) -> bool:
-        """Pass on one chunk; return True if it was the last."""
         if self._half_open:
             connection.torn = True
             self.bytes_lost += len(chunk or b"")

@@ -19,14 +19,12 @@ MOST_TURNS = 12
 
 
 def first_line(error: BaseException) -> str:
-    """The type of an error, and the first line of its text."""
     return _told(next(leaves(error))).partition("\n")[0]
 
 
 def report(
     error: BaseException, backend: str, trace: Trace | None, *, notes: list[str], how: str = ""
 ) -> str:
-    """The message. `how` says what was done to the natural order; `notes` say how to repeat it."""
     errors = list(leaves(error))
     error = errors[0] if trace is None else min(errors, key=trace.raised)
     first, _, rest = _told(error).partition("\n")

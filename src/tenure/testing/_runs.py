@@ -71,18 +71,17 @@ def checked_backends(backends: Sequence[str] | None, cancel: By = True) -> tuple
 
 
 def why_alone(backends: Sequence[str] | None, loops: Sequence[str], cancel: By) -> str:
-    """The reason for which trio is not among the loops, if nobody asked for that."""
     return WITHOUT_TRIO if backends is None and "trio" not in loops and cancel != "native" else ""
 
 
 def is_asyncios_own(backends: Sequence[str] | None, backend: str, error: BaseException) -> bool:
-    """True if the scenario failed on trio because it uses asyncio itself, and nobody asked for trio."""
+    """True if the scenario failed on trio since it uses asyncio itself, and nobody asked for trio."""
     return backends is None and backend == "trio" and _uses("asyncio", error)
 
 
 @contextmanager
 def without_asyncio(backend: str) -> Generator[None]:
-    """On trio, what belongs to asyncio finds no loop, makes none, and leaves its coroutines without a warning."""
+    """On trio, the parts of asyncio find no loop, make none, and leave their coroutines without a warning."""
     if backend == "asyncio":
         yield
         return
@@ -124,7 +123,6 @@ def _is_of(loop: str, error: BaseException) -> bool:
 def run_once(
     scenario: Callable[[], Awaitable[object]], backend: str, director: Director
 ) -> BaseException | None:
-    """Run the scenario in virtual time as the director decides; return the error by which it failed."""
     time = AsyncioTime(0.0, DEADLOCK_TIMEOUT) if backend == "asyncio" else TrioTime(0.0, DEADLOCK_TIMEOUT)
     state = random.getstate()
     random.seed(0)

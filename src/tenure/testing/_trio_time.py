@@ -89,7 +89,6 @@ class TrioTime:
             time.sleep(0.001)
 
     def _directed(self, director: Director) -> bool:
-        """Let the director say how the time passes. True if something can run now."""
         runner = _runner()
         now = self._mock.current_time()
         if runner.runq:
@@ -167,7 +166,6 @@ def _runner() -> Any:
 
 
 def _timers(runner: Any, until: float) -> list[float]:
-    """The times, up to `until`, at which a deadline expires; sorted, and none of them twice."""
     heap: list[tuple[float, int, Any]] = runner.deadlines._heap
     if not heap or heap[0][0] > until:
         return []

@@ -87,13 +87,12 @@ def suspended(awaitable: Any) -> tuple[list[FrameType], asyncio.Task[Any] | None
 
 
 def library_files() -> tuple[str, ...]:
-    """The beginnings of the paths of files that are not shown as the cause of a wait."""
     files = [module.__file__ for name in LOOPS if (module := sys.modules.get(name))]
     return contextlib.__file__, *(f"{Path(file).parent}{os.sep}" for file in files if file)
 
 
 def name_and_coroutine(task: Any) -> tuple[str, Any]:
-    """The name and the coroutine of a native task, or of anyio's TaskInfo; the coroutine is None for anything else."""
+    """The name and the coroutine of a native task, or of anyio's TaskInfo; None for anything else."""
     if isinstance(task, asyncio.Task):
         asyncios = cast("asyncio.Task[Any]", task)
         name, coroutine = asyncios.get_name(), asyncios.get_coro()
@@ -187,7 +186,6 @@ def _is_thing(thing: object) -> bool:
 
 
 def _holders(thing: Any) -> Collection[Any] | None:
-    """The tasks that could end the wait for `thing`; None if that is not known."""
     if isinstance(thing, asyncio.Task | anyio.TaskHandle):
         return [thing]
     if _is_group(thing):

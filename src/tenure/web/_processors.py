@@ -50,7 +50,6 @@ def processor(name: str, members: Iterable[e.Holder]) -> SeenProcessor:
 
 
 def _together(processes: Sequence[Sequence[Sequence[float]]]) -> list[tuple[float, float, float]]:
-    """The minutes of several processes, which all end now."""
     aligned = zip_longest(*(reversed(minutes) for minutes in processes), fillvalue=(0.0, 0.0, 0.0))
     added = [
         (

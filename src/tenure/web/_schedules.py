@@ -27,7 +27,6 @@ class SeenSchedules:
         self._seen: tuple[float, list[dict[str, Any]]] = (0.0, [])
 
     def read(self, queues: Mapping[str, e.QueueCounts]) -> list[dict[str, Any]]:
-        """The schedules of these queues as JSON, by queue and name."""
         cursors = {name: counts.cursors for name, counts in queues.items() if counts.cursors}
         now = anyio.current_time()
         if cursors != self._cursors or now - self._seen[0] >= _FRESH:

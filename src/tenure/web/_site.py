@@ -44,7 +44,7 @@ MOST_BODY = 256 * 1024
 class Site:
     """Answers requests about a store; who may ask is for the server to decide.
 
-    The options are as of `app`. `state` returns the document of the page, by default what a `Watch` sees.
+    The options are as of `app`. `state` returns the document of the page.
     """
 
     def __init__(
@@ -194,7 +194,6 @@ def _limit(text: str, default: int, most: int) -> int:
 
 @contextmanager
 def _refused(after: str) -> Generator[None]:
-    """Raise the engine's error about `after` as the client's fault."""
     try:
         yield
     except StoreUnavailable:

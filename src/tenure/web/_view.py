@@ -36,8 +36,6 @@ class SeenKey:
 
 @dataclass(frozen=True, slots=True)
 class SeenPool:
-    """A pool of resources, without their metadata."""
-
     name: str
     page: e.ResourcePage
 
@@ -82,7 +80,6 @@ class View:
 
 
 async def read_view(store: StoreHandle, limit: int = 1000) -> View:
-    """Look at a store, at most at `limit` things of a kind. Raises `EngineError`, `StoreClosed`."""
     before = anyio.current_time()
     await store.call(e.Ping())
     ping = anyio.current_time() - before
@@ -117,7 +114,7 @@ async def read_queues(store: StoreHandle, keys: Sequence[str]) -> dict[str, e.Qu
 
 
 async def read_keys(store: StoreHandle, keys: Sequence[str], limit: int = 1000) -> tuple[SeenKey, ...]:
-    """The holders and waiters of keys that are held. Who has met at a barrier holds nothing."""
+    """The holders and waiters of keys that are held. Arrivals that have met at a barrier hold nothing."""
     scans = (partial(read_pages, store, e.Scan(e.HOLDERS, key), 2 * limit) for key in keys)
     found: list[e.Holdings] = await together(*scans)
     return tuple(
@@ -133,7 +130,6 @@ async def read_pools(store: StoreHandle, keys: Sequence[str]) -> tuple[SeenPool,
 
 
 async def read_processes(store: StoreHandle, sessions: Sequence[str]) -> tuple[SeenProcess, ...]:
-    """The sessions of the processes that use this namespace, in the order of their names."""
     prefix = f"{store.namespace}:"
     processes: dict[str, SeenProcess] = {}
     pages: list[e.SessionPage] = await together(

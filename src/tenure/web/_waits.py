@@ -26,8 +26,6 @@ _LASTING = 5.0
 
 
 class Key(NamedTuple):
-    """A key with its holders and its waiters, in the order of its line."""
-
     name: str
     capacity: int
     holders: Sequence[e.Holder]
@@ -35,8 +33,6 @@ class Key(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """A waiter for `key`, since `seconds`, while it holds `holds`."""
-
     process: str
     task: str
     key: str
@@ -194,7 +190,6 @@ def _possible(keys: Sequence[Key]) -> Iterator[Deadlock]:
 
 
 def _circles(graph: Mapping[_Node, set[_Node]]) -> Iterator[list[_Node]]:
-    """Circles that have no node in common, until there are no more."""
     left = dict(graph)
     while True:
         try:

@@ -138,7 +138,6 @@ def _check_yes(args: argparse.Namespace, warning: str) -> None:
 
 
 def _confirmed(args: argparse.Namespace, warning: str, question: str) -> bool:
-    """True if the change is confirmed, by `--yes` or by a person. Raises `UsageError` without either."""
     _check_yes(args, warning)
     if args.yes:
         return True

@@ -43,7 +43,6 @@ def add_selection(p: argparse.ArgumentParser, *, changes: bool) -> None:
 
 
 def selection_of(args: argparse.Namespace) -> Selection:
-    """The selection that the options describe; it selects all without any."""
     given: dict[str, Any] = {} if args.group is None else {"group": args.group}
     for field, value in args.where:
         kind, _, name = field.partition(".")

@@ -33,8 +33,8 @@ class NotStarted(Exception):
 class Workers:
     """Runs `workers` workers, which take the tasks of a queue and `call` each with its worker's thread.
 
-    A worker whose thread cannot be stopped takes nothing until that has ended. With a `limiter`, none starts faster
-    than that allows. `on_settled` and `name` are as of `Runners`.
+    A worker whose thread cannot be stopped takes nothing until that has ended. `on_settled` and `name` are as of
+    `Runners`.
     """
 
     def __init__(
@@ -70,7 +70,6 @@ class Workers:
         await self._runners.run()
 
     def begin_draining(self) -> None:
-        """Take no more inputs, and give back inputs that were not begun."""
         self._runners.begin_draining()
         for scope in self._booking:
             scope.cancel()

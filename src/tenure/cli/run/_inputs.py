@@ -35,16 +35,14 @@ class InputSource(Protocol):
     """True if reading may wait for a writer; a thread that does so may be abandoned, and the source closed."""
 
     def check(self, position: Position) -> None:
-        """Make sure that the input up to the position has not changed, as far as that can be determined."""
+        """Make sure, as far as possible, that the input up to the position has not changed."""
         ...
 
     def has_more(self, position: Position) -> bool:
-        """True if inputs follow the position, as far as that can be determined without waiting."""
+        """True if inputs follow the position, as far as that is known without waiting."""
         ...
 
-    def open(self, position: Position | None) -> None:
-        """Go to the position; None: to the beginning."""
-        ...
+    def open(self, position: Position | None) -> None: ...
 
     def read(self) -> Portion: ...
 

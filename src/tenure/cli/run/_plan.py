@@ -31,7 +31,6 @@ def make_plan(options: Options) -> Plan:
 
 
 def name_of(plan: Plan) -> str:
-    """A readable name, the same for the same plan."""
     digest = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
     function = re.sub(r"[^A-Za-z0-9._-]", "-", plan["handler"].rpartition(":")[2])[:60]
     return f"{function}-{digest[:8]}"

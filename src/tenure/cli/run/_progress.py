@@ -48,7 +48,6 @@ class Snapshot:
 
     @property
     def ended(self) -> int:
-        """The number of tasks that have ended in any way."""
         return self.done + self.dead + self.others
 
     @property
@@ -60,7 +59,6 @@ class Snapshot:
 
 
 def snapshot(statistics: QueueStatistics, cursors: dict[str, Any], retried: int, rate: float) -> Snapshot:
-    """The counts of the store, with the rate measured here."""
     position: Position = cursors.get(INPUT) or {"end": False, "share": None}
     inputs, share = statistics.put, position["share"]
     guess = inputs if position["end"] else ceil(inputs / share) if share else None
@@ -163,11 +161,6 @@ class Screen:
 
 
 class _Above:
-    """A stream of a terminal on which there may be a bar: then whole lines are written above it.
-
-    Thread safety: any.
-    """
-
     def __init__(self, stream: TextIO, screen: Screen) -> None:
         self._stream = stream
         self._screen = screen

@@ -49,7 +49,6 @@ class Record:
         )
 
     def lock(self) -> Lock:
-        """The lock of the leader."""
         return Lock(self._store, f"run:{self.name}")
 
     async def read(self) -> RunEntry | None:
@@ -59,8 +58,8 @@ class Record:
     async def begin(self, plan: Plan, *, fresh: bool, timeout: float) -> RunEntry:
         """Make the entry of a run that is new, or shall be `fresh`; if another process just did, return its entry.
 
-        Raises `UsageError` if that has other work, or if the run shall be fresh and is under way for longer than
-        `timeout` seconds. Cancellation: it may or may not have been begun.
+        Raises `UsageError` if that has other work, or if a run to be fresh is under way for longer than `timeout`
+        seconds.
         """
         entry = RunEntry(plan)
         try:
@@ -100,7 +99,6 @@ class Record:
 
 
 def check_same(name: str, recorded: Plan, plan: Plan) -> None:
-    """Raise `UsageError` if the run of that name is on record with other work than the plan."""
     if not same_work(recorded, plan):
         raise UsageError(
             f"run {name} has another handler or other inputs ({_spoken(recorded)});"

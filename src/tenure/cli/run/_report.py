@@ -70,7 +70,6 @@ def dead_letters(outcome: Outcome) -> list[str]:
 
 
 def advice(outcome: Outcome, store: str) -> list[str]:
-    """The commands with which to go on; `store` is the option that names the store, or empty."""
     lines: list[str] = []
     if outcome.finished and not outcome.statistics.put:
         lines.append("tenure: the input is empty, so there was nothing to do")

@@ -26,8 +26,6 @@ _PAUSE = 0.5
 
 
 class Results:
-    """A results file of a run."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self._cursor = f"results:{os.path.realpath(path)}"
@@ -92,7 +90,7 @@ class Results:
                     await over.wait()
 
     async def _ended(self, queue: WorkQueue, limit: int) -> tuple[list[TaskRecord] | None, bool]:
-        """The endings behind the last line, and True if there are more; None if the ending of that line is gone."""
+        """The endings behind the last line, and True if there are more; None if its ending is gone."""
         page = await queue.tasks("ended").page(str(max(0, self._rank - 1)), limit + 1)
         behind = [record for record in page.records if record.rank > self._rank]
         first = [(record.rank, record.id) for record in page.records[:1]]
@@ -107,7 +105,6 @@ class Results:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def _cut(self) -> int:
-        """Make the file if need be, and cut off what was not recorded; return its previous size."""
         with self.path.open("ab") as file:
             size = file.tell()
             if size > self._offset:

@@ -82,7 +82,6 @@ def _show(text: str, screen: Screen) -> None:
 
 
 def _spoken(store: str) -> str:
-    """The option that names the store in another command, without what may be a password."""
     return "" if store == DEFAULT_STORE else f" --store {'URL' if '@' in store else store}"
 
 
@@ -99,8 +98,6 @@ def _nimble_threads() -> Generator[None]:
 
 
 class _Job:
-    """A process's part in a run."""
-
     def __init__(
         self, options: Options, handler: Handler, plan: Plan, source: InputSource, screen: Screen
     ) -> None:

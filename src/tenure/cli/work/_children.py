@@ -56,7 +56,6 @@ class _Child:
         self._began = time.monotonic()
 
     def stop(self, number: signal.Signals, seconds: float) -> None:
-        """Send a signal, and kill the process if it has not ended after `seconds`."""
         self.due = None
         if self.process is not None:
             self.process.send_signal(number)
@@ -64,7 +63,6 @@ class _Child:
             self.limit = limit if self.limit is None else min(self.limit, limit)
 
     def pause(self) -> float:
-        """Seconds before a process is started in place of a dead process."""
         if time.monotonic() - self._began >= _LONG:
             self._failures = 0
         self._failures += 1
@@ -114,7 +112,7 @@ class Children:
         self._signals.append(number)
 
     def _turn(self) -> bool:
-        """Check signals, sources and processes once; return False if all is over."""
+        """Check signals, sources and processes; return False if all is over."""
         while self._signals:
             number = self._signals.pop(0)
             if not (self._stopping and is_hangup(number)):
@@ -129,7 +127,7 @@ class Children:
         )
 
     def _stop(self, reason: str) -> None:
-        """Pass a stop on: the first lets the processes drain, each further one makes them give back what they have."""
+        """Pass a stop on: the first lets the processes drain, further ones make them give back what they have."""
         self._stopping += 1
         if self._stopping == 1:
             log(logging.INFO, f"{reason}: stops {len(self._children)} processes")

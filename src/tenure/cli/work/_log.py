@@ -16,7 +16,7 @@ _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "task
 
 
 class TextLines(logging.Formatter):
-    """Lines such as `2026-11-23T18:04:16.123Z INFO 4711 tenure: link.back ...`: time (UTC), level, process, logger."""
+    """Lines such as `2026-11-23T18:04:16.123Z INFO 4711 tenure: link.back ...`."""
 
     converter = time.gmtime
     default_time_format = "%Y-%m-%dT%H:%M:%S"
@@ -65,7 +65,7 @@ FORMATS = {"text": TextLines, "json": JsonLines}
 
 
 def start_logging(level: str, form: str) -> bool:
-    """Log records of that level or above to standard error; False if the program has set up its own logging."""
+    """Log to standard error; False if the program has set up its own logging."""
     ours = logging.getLogger("tenure")
     if not ours.level:
         ours.setLevel(level.upper())

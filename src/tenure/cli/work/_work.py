@@ -273,6 +273,5 @@ def _log(text: str) -> tuple[str, str]:
 
 
 def _child() -> tuple[int, int | None]:
-    """The number of this process among its siblings, and its parent; 0 and None for a process that has none."""
     number, _, parent = os.environ.pop(_CHILD, "0:").partition(":")
     return int(number), int(parent) if parent else None

@@ -199,7 +199,7 @@ async def _watch_parent(parent: int, serving: Serving) -> None:
 
 
 class _Working:
-    """The service: it opens the store itself, so that health checks are answered and signals are received meanwhile."""
+    """The service: it opens the store itself, so that health checks and signals are served meanwhile."""
 
     def __init__(self, options: Options, handler: Handler, on_dead: Handler | None) -> None:
         self.health = ""
@@ -220,7 +220,6 @@ class _Working:
         return "not connected yet" if works is None else works.unready
 
     def metrics(self) -> tuple[bool, str]:
-        """The figures of all queues and of the worker as text, or why there are none. From any thread."""
         figures, worker = self._figures, self._worker
         if figures is None or figures.problem is not None:
             return False, "not connected yet" if figures is None else figures.problem or ""

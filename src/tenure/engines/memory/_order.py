@@ -13,7 +13,7 @@ _SLACK = 64
 
 
 class Order:
-    """The ranks of a `group`, from low to high. `stands` returns whether a rank still stands for something there."""
+    """The ranks of a `group`, from low to high. `stands` returns False for a dead rank."""
 
     __slots__ = ("_heap", "group", "stands")
 
@@ -33,7 +33,7 @@ class Order:
         return [*{rank for rank in self._heap if self.stands(self.group, rank)}]
 
     def until(self, last: Rank) -> set[Rank]:
-        """The standing ranks up to `last`. The time depends on the number of ranks up to `last`, standing or not."""
+        """The standing ranks up to `last`; the cost counts dead ranks, too."""
         found: set[Rank] = set()
         places = [0]
         while places:
@@ -55,7 +55,7 @@ class Order:
 
 
 class ReadyTasks:
-    """The waiting tasks of a group in the order of priority, and in the order of age once anybody asks for it."""
+    """The waiting tasks of a group in the order of priority, and of age once anybody asks for it."""
 
     __slots__ = ("by_age", "by_priority")
 

@@ -35,13 +35,11 @@ class MemoryQueue(rules.Queue):
         self._by_age: Order | None = None  # of all that wait; once its oldest is asked for
 
     def is_forgotten(self, now: float) -> bool:
-        """True if nothing keeps the queue; idle takers do not."""
         return self.keep_until <= now and not self.is_kept
 
     # keys
 
     def owner(self, key: str, now: float) -> int | None:
-        """The task that has a key, which may have ended."""
         task_id = self.keys.get(key)
         if task_id is None or task_id in self.tasks or self.kept.get(key, now) > now:
             return task_id
@@ -52,7 +50,7 @@ class MemoryQueue(rules.Queue):
             del self.keys[key]
 
     def check_key(self, key: str, now: float) -> float | None:
-        """Forget an outdated ttl, and the key if its task has ended; return the time of the next check."""
+        """Forget an outdated ttl, and the key of an ended task; return the time of the next check."""
         until = self.kept.get(key)
         if until is None or until > now:
             return until
@@ -79,7 +77,7 @@ class MemoryQueue(rules.Queue):
         return task is not None and task.place == DELAYED and task.ready_at == rank[-2]
 
     def enter(self, task: MemoryTask) -> None:
-        """Enter a task into the order of its place; its ranks in former orders no longer stand."""
+        """Enter a task into the order of its place; its former ranks no longer stand."""
         if task.place == DELAYED:
             self._by_due.add((task.ready_at, task.id), self.delayed)
             return
@@ -153,7 +151,7 @@ class MemoryQueues:
         return queue
 
     def find(self, name: str) -> MemoryQueue | None:
-        """The queue as it is now, to be checked later: the caller may leave nothing that keeps it."""
+        """The queue, to be checked later: the caller may leave nothing that keeps it."""
         queue = self._queues.get(name)
         if queue is not None:
             if queue.is_forgotten(self._state.now):

@@ -1,4 +1,4 @@
-"""The state that all families of the memory engine share: time, tokens, sessions, hints, watches, the step budget."""
+"""The state that all families of the memory engine share."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ Topic = tuple[str, ...]
 
 @dataclass(slots=True)
 class CachedReply:
-    """The last answer to a numbered operation, kept until `until`."""
-
     n: int
     answer: Any
     until: float

@@ -14,7 +14,7 @@ Values = tuple[Any, ...]
 
 
 class MemoryTable:
-    """The rows of one layout. `get` returns the row itself, so that saving it again has nothing to do."""
+    """The rows of one layout. `get` returns the row itself: to save it changes nothing."""
 
     def __init__(self, layout: Layout) -> None:
         self.rows: dict[Any, Any] = {}

@@ -324,7 +324,6 @@ class MemoryTaskRows:
             heappop(self._letters)
 
     def forget(self) -> None:
-        """Forget outdated records and keys, a few more than came."""
         now = self._state.now
         forget, self._ended_lately = e.how_many_to_forget(self._ended_lately), 0
         for _ in range(forget):

@@ -96,7 +96,7 @@ class PostgresEngine(e.Remote):
             wake(self._sender)
 
     async def _send_batches(self) -> None:
-        """Send a batch at the end of the turn in which there is one to send; `on_over` answers its operations."""
+        """Send a batch at the end of a turn that has one; `on_over` answers its operations."""
         while True:
             if not self._due:
                 self._sender = park()
@@ -155,7 +155,7 @@ class PostgresEngine(e.Remote):
         return self._call(codec.function, *arguments(codec, operation))
 
     def submit(self, operation: e.Operation[Any], on_answer: Callable[[Any], object], /) -> None:
-        """Call one function in a transaction of its own, in the next batch, which waits for the server."""
+        """Call one function in a transaction of its own, in the next batch."""
         self._batches.submit(operation, on_answer)
 
     def _call(self, function: str, *arguments: Argument) -> Statement:

@@ -67,7 +67,6 @@ def _has_to_be_looked_up(host: str) -> bool:
 
 
 def address(url: str) -> Address:
-    """The address that a URL means. Raises `ValueError`."""
     scheme, _, rest = url.partition("://")
     if scheme not in _SCHEMES:
         raise ValueError(f"{safe(url)!r}: a PostgreSQL URL begins with postgresql://")
@@ -98,7 +97,7 @@ def address(url: str) -> Address:
 
 
 def safe(url: str) -> str:
-    """The URL without anything that may be a password: before an @, or in an option."""
+    """The URL without anything that may be a password."""
     before, _, rest = url.rpartition("@")
     scheme = re.match(r"[a-zA-Z]+://|", before)
     return (scheme[0] if scheme else "") + rest.partition("?")[0]

@@ -32,15 +32,12 @@ T = TypeVar("T")
 
 
 class Row(NamedTuple):
-    """A row that a function returns, once or several times."""
-
     word: str
     n: list[int]
     b: list[Any]
 
 
 def answer_of(row: Row) -> Any:
-    """The answer that one row is: by its word an answer of several fields, or a `Reply`."""
     answer = _ANSWERS.get(row.word)
     return e.Reply(row.word) if answer is None else decoded(answer, row)
 
@@ -51,8 +48,6 @@ def _answer_of_the_first(rows: Sequence[Row]) -> Any:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PostgresCodec(Generic[e.A]):
-    """Executes operations of one type: the function to call, its arguments, and the answer that its rows mean."""
-
     function: str
     arguments: Callable[[Any], Iterable[Argument]] | None = None
     """None: the fields of the operation."""
@@ -83,9 +78,7 @@ _MISSING = object()
 
 
 def decoded(answer: type[T], row: Row, **others: Any) -> T:
-    """The answer whose fields are in a row, apart from `others`; the last fields may be missing where they have a
-    default.
-    """
+    """The answer of a row, apart from `others`; the last fields may be missing where they have a default."""
     n: Iterator[Any] = iter(row.n)
     b: Iterator[Any] = iter(row.b)
     for field, is_number, convert in _fields_received(answer):
@@ -151,10 +144,7 @@ def _fields_to_send(operation: type) -> list[tuple[str, _Convert]]:
 
 @cache
 def _fields_received(answer: type) -> list[tuple[str, bool, _Convert]]:
-    """The name of each field but the metadata, True for a number, and its conversion.
-
-    The fields that all pages have are made of other rows.
-    """
+    """The name of each field but the metadata and the fields of all pages, True for a number, and its conversion."""
     hints = get_type_hints(answer, localns={"R": Any})
     types = {field: _required(kind) for field, kind in hints.items() if field not in ("rows", "next")}
     return [

@@ -84,9 +84,9 @@ class Connection:
     def send(
         self, statements: Sequence[Statement], on_over: OnOver, pipeline: Pipeline | None = None
     ) -> None:
-        """Send statements, each a transaction, while the connections are open; for `on_over` see `Pipeline.send`.
+        """Send statements, each a transaction, while the connections are open; see `Pipeline.send`.
 
-        They go over the connection for commands, unless a `pipeline` is given.
+        `pipeline` is by default the connection for commands.
         """
         pipeline = pipeline or self._commands
         assert pipeline is not None
@@ -96,7 +96,6 @@ class Connection:
             self.drop(str(error))  # then it calls `on_over`
 
     async def subscribe(self, channel: str) -> None:
-        """Listen on a channel. Cancellation: it is listened on or not."""
         subscribed = self.channels[channel] = anyio.Event()
         if self.polling_reason:
             subscribed.set()

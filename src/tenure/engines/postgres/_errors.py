@@ -45,5 +45,4 @@ def connection_error(place: object, message: str) -> EngineError | StoreUnavaila
 
 
 def is_read_only(state: str) -> bool:
-    """True if the server is read-only, so that another server has to be found."""
     return state == _READ_ONLY

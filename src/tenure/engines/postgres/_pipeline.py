@@ -28,8 +28,6 @@ FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
 
 
 class Statement(NamedTuple):
-    """A statement, and the values of $1, $2, ..., packed."""
-
     sql: str
     types: tuple[int, ...] = ()
     values: tuple[bytes | None, ...] = ()
@@ -45,8 +43,6 @@ OnOver = Callable[["list[Result] | OSError"], object]
 
 
 class Batch:
-    """Statements that were sent together, and the results so far. `on_over` gets the results, or the error."""
-
     __slots__ = ("count", "on_over", "results", "sent")
 
     def __init__(self, count: int, on_over: OnOver) -> None:
@@ -76,7 +72,6 @@ class Pipeline:
 
     @property
     def server_version(self) -> int:
-        """The version in libpq's form: 150004 is 15.4."""
         return self._connection.server_version
 
     @property
@@ -89,7 +84,6 @@ class Pipeline:
 
     @property
     def oldest(self) -> float | None:
-        """The time at which the oldest statement without a result was sent, or None."""
         return self._pending[0].sent if self._pending else None
 
     def send(self, statements: Sequence[Statement], on_over: OnOver) -> None:
@@ -162,7 +156,7 @@ class Pipeline:
                 raise OSError(_first_line(error)) from error
 
     def close(self, reason: str) -> None:
-        """Close the connection without waiting; callers that wait for a result get an `OSError` with the reason."""
+        """Close the connection without waiting; waiting callers get an `OSError` with the reason."""
         pending, self._pending = self._pending, deque()
         for batch in pending:
             batch.on_over(OSError(reason))
@@ -213,7 +207,6 @@ class Pipeline:
 
 
 async def connect(conninfo: str, on_notification: Callable[[bytes, bytes], None]) -> Pipeline:
-    """Open a connection. Raises `OSError` with the words of libpq. Cancellation: nothing is left open."""
     connection = pq.PGconn.connect_start(conninfo.encode())
     try:
         while True:

@@ -19,15 +19,14 @@ class Probe:
         self._came = anyio.Event()
 
     def on_notification(self, channel: str, payload: str) -> bool:
-        """Take a notification; return True if it was one of a probe's."""
         if channel == _CHANNEL and payload == self._name:
             self._came.set()
         return channel == _CHANNEL
 
     async def comes_back(self, address: Address, name: str, commands: Pipeline, listening: Pipeline) -> bool:
-        """True if a notification that is sent on one connection arrives on the other. Raises what `ask` raises.
+        """True if a notification that is sent on one connection arrives on the other.
 
-        Cancellation: close the connections.
+        Raises what `ask` raises. Cancellation: close the connections.
         """
         self._name, self._came = name, anyio.Event()
         await ask(address, listening, Statement(f'LISTEN "{_CHANNEL}"'))

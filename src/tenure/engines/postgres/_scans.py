@@ -29,7 +29,6 @@ _PLACES: dict[str, tuple[int, int]] = {
 
 
 def scan(op: e.Scan[Any]) -> tuple[Value, ...]:
-    """The arguments of the function. Raises `EngineError`."""
     after = f":{name(op.after).hex()}" if op.after and op.index.row is e.Entry else op.after
     numbers, _, behind = after.partition(":")
     try:

@@ -41,7 +41,6 @@ def check_name(schema: str) -> str:
 
 
 def in_schema(schema: str, sql: str) -> str:
-    """SQL that is written for the schema `tenure`, for another one."""
     return sql if schema == "tenure" else re.sub(r"\btenure\.", f"{schema}.", sql)
 
 
@@ -87,7 +86,7 @@ def creation(schema: str) -> Statement:
 
 
 def check(place: object, schema: str, found: int) -> None:
-    """Refuse a schema that a newer release has made. Raises `EngineError`."""
+    """Refuse a schema of a newer release. Raises `EngineError`."""
     if found > VERSION:
         raise EngineError(
             f"{place}: the schema {schema} has version {found}, this release knows {VERSION}; "

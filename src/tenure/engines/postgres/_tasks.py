@@ -64,7 +64,6 @@ def new_tasks(tasks: Sequence[e.NewTask]) -> Columns:
 
 
 def _does_more(task: e.NewTask) -> bool:
-    """True if the task has a key that does more than to refuse a duplicate."""
     return task.key is not None and (task.on_duplicate, task.key_ttl, task.max_wait) != ("refuse", None, None)
 
 

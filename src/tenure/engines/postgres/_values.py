@@ -47,7 +47,6 @@ Argument = Value | Columns
 
 
 def packed(value: object) -> tuple[int, Any]:
-    """The type as which a value travels, and its binary form. Raises `struct.error` for a number beyond 64 bits."""
     kind, pack = _FORMATS.get(type(value)) or _format_of(type(value))
     return kind, value if pack is None else pack(value)
 

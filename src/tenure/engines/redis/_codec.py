@@ -218,7 +218,6 @@ def _fields(made: type) -> Convert:
 
 
 def decoder(hint: Any, owner: type) -> Convert:
-    """The function that makes a field, or a row, of this type from the value that a script returned."""
     if (known := _without_none(hint)) is not hint:
         decode = decoder(known, owner)
         return lambda raw: None if raw is None else decode(raw)

@@ -31,8 +31,6 @@ ENOUGH = 8
 
 
 class _Batch:
-    """Commands that were sent together, the replies so far, and the caller that waits for them."""
-
     __slots__ = ("count", "error", "parked", "replies")
 
     def __init__(self, count: int) -> None:
@@ -105,7 +103,6 @@ class Connection:
 
     @property
     def version(self) -> tuple[int, ...]:
-        """The major and minor version of the last server."""
         return version_of(self._greeting.version) if self._greeting else ()
 
     async def execute(self, commands: Sequence[bytes], *, mark: bytes = b"") -> list[Any]:
@@ -137,7 +134,6 @@ class Connection:
             raise refusal(self.address, reply)
 
     def send_oneway(self, packed: bytes) -> None:
-        """Send a command that is answered by pushes only, if the connection is up."""
         if self.up:
             self.send(packed)
 
@@ -275,7 +271,6 @@ class Connection:
             self._writing = False
 
     async def _watch(self) -> None:
-        """Break the connection when it is dropped, leads elsewhere, or the server does not answer for too long."""
         seen, looks = -1, 0
         while True:
             with anyio.move_on_after(self._response_timeout / 2):
@@ -327,7 +322,7 @@ class Connection:
             self._idle_writer = None
 
     def _take_out(self) -> bytes:
-        """The bytes to send now, and behind them the question whether the replicas have them."""
+        """The bytes to send now, and the question whether the replicas have them."""
         out, self._out = self._out, []
         if self._marks:
             # the server refuses the mark of a shard that moves, as it refuses the shard's operations

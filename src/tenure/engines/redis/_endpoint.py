@@ -21,12 +21,8 @@ _LOGIN = re.compile(r"[a-zA-Z+]+://([^@/?#]*@)?[^@]*")
 
 
 class Endpoint(Protocol):
-    """A server, known by its address or in another way; `str()` is for messages, without the password."""
-
     @property
-    def user(self) -> str:
-        """The name to log in with; empty for the default user."""
-        ...
+    def user(self) -> str: ...
 
     @property
     def password(self) -> str: ...
@@ -45,8 +41,6 @@ class Endpoint(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of a server: a host and a port, or the path of a socket."""
-
     host: str
     port: int
     path: str = ""
@@ -122,7 +116,6 @@ def address(url: str, tls: ssl.SSLContext | None = None, port: int = 6379) -> Ad
 
 
 def addresses(url: str, tls: ssl.SSLContext | None, port: int = 6379) -> tuple[list[Address], str]:
-    """The servers that a URL with several hosts means, and its path. Raises `ValueError`."""
     check_login(url)
     start, slashes, rest = url.partition("://")
     netloc = re.split("[/?#]", rest, maxsplit=1)[0]
@@ -135,14 +128,13 @@ def addresses(url: str, tls: ssl.SSLContext | None, port: int = 6379) -> tuple[l
 
 
 def database_number(url: str, text: str) -> int:
-    """The number of a database, 0 by default. Raises `ValueError`."""
     if text and not (text.isascii() and text.isdigit()):
         raise ValueError(f"{safe(url)!r}: a database is a number, not {text!r}")
     return int(text or 0)
 
 
 def check_login(url: str) -> None:
-    """Refuse a URL of which something behind the login may be a part of the password. Raises `ValueError`."""
+    """Refuse a URL in which a part of the password may stand behind the login. Raises `ValueError`."""
     if "@" in url and not _LOGIN.fullmatch(url):
         raise ValueError(
             f"{safe(url)!r}: a Redis URL has at most one @, behind the password; write / # ? @ in a password, and "
@@ -181,10 +173,7 @@ def _options(url: str, parts: SplitResult, known: Iterable[str]) -> dict[str, st
 def number_in(
     url: str, name: str, argument: int | None, default: int, *, least: int, most: int
 ) -> tuple[str, int]:
-    """The URL without its option `name`, and the number: the argument's, else the URL's, else the default.
-
-    Raises `TypeError`, `ValueError`.
-    """
+    """The URL without its option `name`, and the number: the argument's, else the URL's, else the default."""
     where, _, query = url.partition("?")
     options = [option.partition("=") for option in query.split("&") if option]
     values = [value for option, _, value in options if option == name]

@@ -43,8 +43,6 @@ _LONGEST_SHOWN = 100
 
 
 class Greeting(NamedTuple):
-    """The server's account of itself, and the number under which it knows the connection."""
-
     server: str
     number: int
     version: str
@@ -89,7 +87,7 @@ async def handshake(
 async def _probe(
     stream: ByteStream, reader: hiredis.Reader, address: Endpoint, probes: Mapping[str, str]
 ) -> None:
-    """Raise `EngineError` if a command of the scripts is forbidden or unknown, or the keys have another layout."""
+    """Raise `EngineError` for a command that is forbidden or unknown, and for another layout of the keys."""
     sha = script("probe").sha
     commands = [("EVALSHA", sha, "1", prefix, shards) for prefix, shards in probes.items()]
     for reply, shards in zip(await exchange(stream, reader, commands), probes.values(), strict=True):
@@ -199,7 +197,6 @@ def shown(said: object) -> str:
 
 
 def refused_by_tls(error: Exception) -> bool:
-    """True if a certificate or a protocol will not do, now or later; not if a connection broke."""
     return isinstance(error, ssl.SSLError) and not isinstance(
         error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)
     )
@@ -212,7 +209,6 @@ def code_of(error: Exception) -> str:
 
 
 def refusal(address: object, error: Exception, script: str | None = None) -> EngineError | StoreUnavailable:
-    """The exception for an error that the server replied, to a script of this name."""
     text, code = str(error), code_of(error)
     if code in TRANSIENT:
         return StoreUnavailable(f"{address}: {text}")

@@ -66,11 +66,7 @@ class _Node:
 
 
 class Nodes:
-    """Carries commands to the nodes that have the shards, wherever these move.
-
-    `on_message(process, message)` is called for each message, `missed()` when messages may have been lost, and `lost()`
-    when a connection has broken.
-    """
+    """Carries commands to the nodes that have the shards, wherever these move; the functions are as of `Server`."""
 
     def __init__(
         self,
@@ -234,7 +230,6 @@ class Nodes:
                 node.scope.cancel()
 
     async def _survey(self) -> None:
-        """Look where the shards are while one of them cannot be reached."""
         while True:
             await self._lost.wait()
             self._lost = anyio.Event()
@@ -305,7 +300,6 @@ class Nodes:
             self._on_message(self._channels[channel], message)
 
     async def _listen(self) -> None:
-        """Subscribe wherever it is missing; messages may have been lost there."""
         while True:
             self._missing = anyio.Event()
             subscribed = [await self._subscribe(shard, *what) for shard, what in self._unsubscribed()]

@@ -10,7 +10,6 @@ from ._codec import Argument, microseconds
 
 
 def spend(op: e.Spend) -> list[Argument]:
-    """The arguments of `Spend`: the horizon, and of each request the longest wait and the cost in each limit."""
     arguments: list[Argument] = ["spend", op.key, op.session, op.n, *_limits(op.limits), _wait(op.horizon)]
     last, part = None, []
     for request in op.requests:

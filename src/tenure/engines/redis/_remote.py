@@ -48,12 +48,10 @@ class Topology(Protocol):
         """True if the server did not execute the command, so that `execute` may send it again."""
         ...
 
-    def listen(self, process: str, /) -> None:
-        """Subscribe every new connection to the channels of a process."""
-        ...
+    def listen(self, process: str, /) -> None: ...
 
     async def listening(self, process: str, /) -> None:
-        """Wait until the open connections are subscribed. Raises `EngineError` if the user may not subscribe."""
+        """Wait until the open connections are subscribed. Raises `EngineError` if the user may not."""
         ...
 
     def forget(self, process: str, /) -> None: ...
@@ -64,8 +62,6 @@ class Topology(Protocol):
 
 
 class _Step(NamedTuple):
-    """The question to one shard; `answers` belongs to the operation of which it is a part."""
-
     operation: e.Operation[Any]
     packed: bytes
     answers: list[Any]
@@ -211,7 +207,6 @@ class RemoteRedis(e.Remote):
         on_answer(reply)
 
     def _packed(self, shard: int, operation: e.Operation[Any]) -> bytes:
-        """An operation as a command. Raises `EngineError` if it cannot be encoded."""
         codec = CODECS[type(operation)]
         try:
             arguments = tuple(codec.arguments(operation))

@@ -1,9 +1,8 @@
 """The scripts, linked of the modules in `lua/`.
 
 A script is a module that needs others: `local queues = require('queues')`. The linker puts their texts before it, each
-in a block, and makes a local of each name that a module exports: `queues.read` becomes `queues__read`. A name that is
-not exported stays in its block. Tables of functions would cost the server more, since a script makes everything anew
-each time it runs.
+in a block, and makes a local of each exported name: `queues.read` becomes `queues__read`. Other names stay in the
+block. Tables of functions would cost the server more, since a script makes everything anew each time it runs.
 
 Making a function costs as much as a small command. So `require('order').enqueue(task)` makes the functions of `order`,
 and of what `order` alone needs, when the script first comes to such a line; `package.loaded.order` says whether it did.
@@ -35,8 +34,6 @@ _word = re.compile(  # with comments and texts, which hold no words
 
 
 class Script(NamedTuple):
-    """A script for the server, and the name under which the server remembers it."""
-
     source: bytes
     sha: bytes
 
@@ -83,7 +80,6 @@ def _late_of(name: str) -> set[str]:
 
 @cache
 def _words_of(name: str) -> tuple[str, list[re.Match[str]], list[re.Match[str]]]:
-    """The text of a module without its table; the modules that it needs; the names that it uses and exports."""
     text = text_of(name).replace(f"\nlocal {name} = {{}}\n", "\n", 1).removesuffix(f"return {name}\n")
     found = [*_word.finditer(text)]
     needs = [word for word in found if word["needed"]]
@@ -145,7 +141,6 @@ class _Linker:
         return "\n".join((*declared, *(f"do -- {name}.lua\n{self._flat(name, names)}end" for name in names)))
 
     def _maker(self, late: str, blocks: str) -> str:
-        """The function that makes a module: it returns a table of the names that the script uses."""
         shown = ", ".join(f"{name} = {late}__{name}" for name in self._shown[late])
         return f"""make_{late} = function()
     if not made_{late} then
@@ -156,7 +151,6 @@ class _Linker:
 end"""
 
     def _flat(self, of: str, near: _Names) -> str:
-        """The text of a module with locals in place of the exports of modules, or fields of tables of late modules."""
         text, needs, words = _words_of(of)
         around = self._at_once | near
         within = _with_needs([need["needed"] for need in needs], around | dict.fromkeys(self._late))

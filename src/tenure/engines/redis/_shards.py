@@ -46,7 +46,6 @@ def shard_of(name: str, shards: int = SHARDS) -> int:
 
 
 def homes(asked: Address, slots: Sequence[Any], shards: int) -> dict[int, Address]:
-    """The primary of each shard that has one, from a node's answer to `CLUSTER SLOTS`."""
     return {
         shard: _at(asked, bytes(primary[0] or b"").decode(), int(primary[1]))
         for shard, tag in enumerate(tags(shards))

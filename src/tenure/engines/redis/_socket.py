@@ -13,8 +13,6 @@ MOST = 1 << 16
 
 
 class PlainSocket(ByteStream):
-    """A socket that is read and written without anything in between."""
-
     def __init__(self, plain: socket.socket) -> None:
         self.socket = plain
 

@@ -193,7 +193,6 @@ class Claims(Places[Claimer]):
         return e.Queued(pool.waiting, self._state.ask_again_in(self._next_rested(pool.key)))
 
     def _remove(self, claimer: Claimer, quarantine: float) -> None:
-        """Remove a claimer; its resource rests, or its slot goes to the next claimer."""
         pool = self._pool(claimer.key)
         if claimer.waits:
             self._places.remove(claimer)
@@ -214,7 +213,6 @@ class Claims(Places[Claimer]):
             self._place(pool, resource, state.rank(), rest_until)
 
     def _place(self, pool: Pool, resource: Resource, used: int, rest_until: float) -> None:
-        """Update a resource that has changed."""
         if resource.is_full:
             self._move(resource, _CLAIMED, used, rest_until)
         elif resource.reason is not None:
@@ -229,7 +227,6 @@ class Claims(Places[Claimer]):
             self._offer(pool, resource, used)
 
     def _offer(self, pool: Pool, resource: Resource, used: int) -> None:
-        """Lend the slots of a resource to the first claimers that it matches."""
         line = self._places.each("line", pool.key) if pool.waiting else ()
         matching = (claimer for claimer in line if _matches(resource, claimer.wanted))
         served = list(islice(matching, resource.slots - resource.claimed))

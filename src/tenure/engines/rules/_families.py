@@ -226,7 +226,6 @@ class Families(Releases):
         return e.Reply.OK
 
     def _change(self, op: e.SetEntry) -> e.Entry | e.Reply:
-        """Begin or keep a release."""
         task = self._leased(op.key, op.id, op.token, is_to_stop=True)
         if isinstance(task, e.Reply):
             return task
@@ -276,7 +275,7 @@ class Families(Releases):
         return family is not None and bool(family.release)
 
     def keep(self, queue: Queue, task: Task, follows: e.Ends | e.GoesBack) -> bool:
-        """Store the end of a task, or of its try, until its children have ended; False if it has none."""
+        """Store the end of a task, or of its try, until its children have ended; False without children."""
         family = self._family(queue, task)
         if isinstance(follows, e.Ends):
             ends, deliveries, ready_at = follows, task.deliveries, task.ready_at
@@ -310,7 +309,7 @@ class Families(Releases):
             self._families.save(family)
 
     def live_again(self, queue: Queue, task: int) -> None:
-        """Make a dead letter ready; if a release has run, the entries after the first naming are gone."""
+        """Make a dead letter ready, by law 17."""
         family = self._families.get(queue.name, task)
         if family is not None and family.ran:
             family.life += 1
@@ -432,7 +431,6 @@ class Families(Releases):
     # inside
 
     def _leased(self, name: str, task_id: int, token: int, *, is_to_stop: bool = False) -> Task | e.Reply:
-        """The leased task with this token; with `is_to_stop`, also a task that is to stop."""
         queue = self._queues.find(name)
         task = None if queue is None else self._rows.task(queue, task_id)
         if task is None or task.place != LEASED or task.token != token:
@@ -534,7 +532,6 @@ class Families(Releases):
         self.sweep_from(family, prefix)
 
     def _has_failed(self, family: Family) -> bool:
-        """True if a child with the awaited prefix has failed in this try."""
         of = (family.queue, family.task, family.tries)
         rows = self._entries.some("failed", *of, limit=1, after=(family.prefix,))
         return bool(rows) and rows[0].name.startswith(family.prefix)
@@ -546,7 +543,6 @@ class Families(Releases):
 
 
 def forget_family(state: State, queue: str, task: int) -> None:
-    """Have the entries of a task, or of its dead letter, forgotten, a few with any operation."""
     families: Table[Family] = state.table(FAMILIES)
     family = families.get(queue, task)
     if family is None:

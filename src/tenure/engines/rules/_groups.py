@@ -88,35 +88,28 @@ class Turn(NamedTuple):
 
 
 class GroupRows(Protocol):
-    """The groups of one queue, by name and in several orders."""
-
     @property
     def now(self) -> float: ...
 
     def read(self, names: AbstractSet[str], /) -> AbstractSet[str]:
-        """Read the groups of these names together; return the names of those that exist."""
+        """Read the groups together; return the names of those that exist."""
         ...
 
     def find(self, name: str, /) -> Group | None: ...
 
-    def change(self, name: str, /) -> Group:
-        """The existing group of that name; the caller changes it."""
-        ...
+    def change(self, name: str, /) -> Group: ...
 
     def add(self, group: Group, /) -> None: ...
 
     def remove(self, name: str, /) -> None: ...
 
-    def next(self, count: int, /) -> Sequence[Turn]:
-        """The groups that can be taken from, in the order of their tags and names."""
-        ...
+    def next(self, count: int, /) -> Sequence[Turn]: ...
 
     def take_each(self, turns: Sequence[Turn], /) -> None: ...
 
     def closed(self, time: float, limit: int, /) -> tuple[Sequence[str], float]:
-        """The first groups that are closed until `time` or before, and the time of the next one: inf for none.
-
-        The caller refreshes each of them.
+        """The first groups that are closed until `time` or before, for the caller to refresh; the time of the next, or
+        inf.
         """
         ...
 
@@ -212,7 +205,6 @@ class Groups(GroupSettings):
         return self.starts_at + self.pace.slack
 
     def due(self, waiting: int) -> float | None:
-        """The next time at which more of the waiting tasks can be taken."""
         if self.closed_until > -inf and waiting:
             return self.closed_until
         if self._opens_at is None:
@@ -233,14 +225,11 @@ class Groups(GroupSettings):
         self._check()
 
     def possible(self, count: int) -> int:
-        """The number of tasks of the queue, at most `count`, that may start now."""
         return int(min(count, self.possible_starts(self.pace, self._rows.now))) if self.has_pace else count
 
     def starts_in(self, name: str = "") -> tuple[float, float]:
         """The seconds until the next task of a group, or of the queue for "", may start, and the part that is a
         hold-off.
-
-        The part is all or nothing.
         """
         its = self._rows.find(name) if name else self
         return its.time_left(self._rows.now) if its else (0.0, 0.0)
@@ -251,14 +240,12 @@ class Groups(GroupSettings):
             self._check()
 
     def regained(self) -> int:
-        """The number of times that a group with a rate could be taken from again after a taking."""
         again, self._again = self._again, 0
         return again
 
     def hold_off(self, name: str, seconds: float) -> float:
-        """Start no task of a group, or of the queue for "", for `seconds`; return until when this has an effect.
-
-        0 seconds end a hold-off.
+        """Start no task of a group, or of the queue for "", for `seconds` (0: hold off no longer); return when that
+        ends.
         """
         now = self._rows.now
         if not name:
@@ -383,7 +370,6 @@ class Groups(GroupSettings):
         return turns
 
     def _take_each(self, turns: Sequence[Turn]) -> Sequence[Turn]:
-        """Take the only ready task of each of these groups."""
         if turns:
             self.virtual_time = turns[-1].tag
             self._rows.take_each(turns)
@@ -391,7 +377,6 @@ class Groups(GroupSettings):
         return turns
 
     def end(self, tasks: Sequence[int]) -> int:
-        """Forget the groups that end with these leased tasks; return how many."""
         gone = self._rows.end(tasks)
         self.unfinished -= gone
         self._leave(gone)
@@ -443,7 +428,7 @@ class Groups(GroupSettings):
     # inside
 
     def refresh(self, group: Group) -> None:
-        """Find anew until when a group is closed and how many tasks can be taken; a group that opens gets a new tag."""
+        """Find anew when a group opens and how many tasks can be taken; a group that opens gets a new tag."""
         closed_until, takeable = -inf, group.waiting
         if takeable and group.name:
             if self.per_group:
@@ -465,10 +450,7 @@ class Groups(GroupSettings):
         group.takeable = takeable
 
     def _group(self, name: str, waiting: int) -> Group:
-        """The group of that name, made if need be, for a change.
-
-        With the first named group, the tasks without a group become a group, too.
-        """
+        """The group of that name, made if need be; with the first, the tasks without a group become a group, too."""
         group = self._rows.find(name)
         if group is None or group.is_idle:
             self.named += 1

@@ -33,7 +33,7 @@ class Line:
 
 @dataclass(slots=True)
 class Hold(Place):
-    """A holder, with a token, or a waiter. `place` is the ordinal of a waiter, and the token of a holder."""
+    """A holder, with a token, or a waiter. `place` is the token or the ordinal."""
 
     weight: int
     value: bytes
@@ -196,7 +196,6 @@ class Holds(Places[Hold]):
             self._lines.remove(line)
 
     def _gather(self, line: Line, hold: Hold, parties: int) -> e.HoldAnswer:
-        """Add an arrival to the line; if it completes the parties, grant all of them."""
         state = self._state
         line.capacity, line.meeting = parties, line.meeting or state.token()
         status: e.HoldAnswer = self._status(line, hold)

@@ -18,8 +18,6 @@ _AS_NEW: dict[str, Any] = {"attempts": 0, "deliveries": 0, "keep": False, "progr
 
 
 class Keys:
-    """The keys of new tasks of one queue, during one operation."""
-
     def __init__(
         self,
         state: State,
@@ -45,7 +43,7 @@ class Keys:
         return owner is None or (new.on_duplicate == "replace" and owner.place not in (WAITING, DELAYED))
 
     def on_duplicate_key(self, key: str, new: e.NewTask) -> int | e.Duplicate:
-        """Handle a new task that is not put because another task has its key; return the answer."""
+        """Handle a new task that is not put; return the answer."""
         owner = self._owner(key)
         assert owner is not None
         if new.on_duplicate == "refuse":

@@ -63,7 +63,6 @@ class Paced:
         return seconds, seconds if self.paced_at is not None else 0.0
 
     def delay(self, seconds: float, now: float) -> None:
-        """Hold it off for `seconds`; below a microsecond, end the hold-off."""
         by_rate = self._by_rate(now)
         if seconds < e.ROUNDING / 2:
             self.starts_at, self.paced_at = by_rate, None

@@ -17,8 +17,6 @@ WAITING, DELAYED, LEASED, SUSPENDED, ENDING, HELD = range(6)
 
 @dataclass(slots=True)
 class StoredSetting:
-    """A field of the record of a queue: its value as text, the time at which it was set, and by whom."""
-
     queue: str
     name: str
     value: str
@@ -128,7 +126,6 @@ class Queue:
         return WAITING
 
     def enqueue(self, task: int, group: str, ready_at: Moment, now: Moment) -> int:
-        """Put a task into an order; return its place."""
         if ready_at <= now:
             self.waiting += 1
             if self.groups.named:

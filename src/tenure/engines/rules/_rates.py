@@ -14,8 +14,6 @@ from ._tables import Layout, Order, Table
 
 @dataclass(slots=True)
 class LimiterRow:
-    """A limiter; it has an effect until `until` at least."""
-
     key: str
     until: float
     limiter: e.Limiter
@@ -23,8 +21,6 @@ class LimiterRow:
 
 @dataclass(slots=True)
 class LimiterWaiter:
-    """A process that waits, and until when, on the clock of the limiter."""
-
     key: str
     process: str
     due: float
@@ -109,7 +105,6 @@ class Rates:
         return row
 
     def _keep(self, row: LimiterRow) -> None:
-        """Keep a limiter while it has an effect, which is checked again at `until`."""
         now, until = self._state.now, row.limiter.used_until()
         if until <= now:
             if row.until:

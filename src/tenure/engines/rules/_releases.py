@@ -24,7 +24,6 @@ class Releases:
     _forget: Callable[[str, int], None]
 
     def _differs(self, entry: Any, to: str, new: e.NewTask) -> bool:
-        """True if an existing release has another target, or another payload as long as that is on record."""
         queue: Queue | None = self._queues.find(entry.child_queue)
         task = None if queue is None else self._rows.task(queue, entry.child)
         if task is None or entry.child_queue != to:

@@ -55,7 +55,7 @@ class Room:
         return None
 
     def join(self, queue: Queue, name: str, session: int, count: int, group: str) -> Producer:
-        """Put a producer into the line of its group if the group has no room, else into the line of the queue."""
+        """Put a producer into the line of its group if the group is full, else into the line of the queue."""
         queue.ordinal += 1
         place, groups = IN_LINE, queue.groups
         if groups.room(group) < count:
@@ -80,7 +80,6 @@ class Room:
         return producer.ordinal - head.ordinal + 1
 
     def remove(self, queue: Queue, producer: Producer) -> None:
-        """Remove a producer; the caller makes room for others."""
         self._producers.remove(producer)
         if producer.place == IN_GROUP:
             queue.groups.leave(producer.group)

@@ -183,7 +183,6 @@ class Settling:
             self._rows.update(queue, task, **changes)
 
     def cancel(self, queue: Queue, task: Task, ttl: float | None, state: str = "cancelled") -> None:
-        """End a task in this state, or ask its holder to cancel it."""
         if task.place == LEASED:
             if not task.stop:
                 queue.stops += 1
@@ -205,7 +204,6 @@ class Settling:
             self.end(queue, task, ends)
 
     def remove(self, queue: Queue, task: int, group: str) -> None:
-        """Count an unfinished task less; it is neither leased nor in an order."""
         queue.live -= 1
         if group:
             queue.groups.count_out(group, task)
@@ -234,7 +232,6 @@ class Settling:
             self.families.ended(queue, task.id, ends.state, ends.result)
 
     def expire(self) -> None:
-        """End tasks that expire or are late, in the order of their time and id, within the budget."""
         while expired := self._rows.expired():
             for name, task in expired:
                 if not self._state.step():

@@ -60,9 +60,7 @@ class State(Protocol):
     @property
     def cap(self) -> int: ...
 
-    def step(self) -> bool:
-        """Take a step of the budget; False if none is left: the operation is unfinished."""
-        ...
+    def step(self) -> bool: ...
 
     def wake_at(self, kind: str, when: float | None, /) -> None:
         """Clear up this kind of thing at `when`, or at an earlier time set before; None clears that time."""
@@ -80,7 +78,7 @@ class State(Protocol):
     def ask_again_in(self, due: float | None = None, /) -> float: ...
 
     def cached_reply(self, session: str, n: int, name: str, /) -> Any:
-        """The answer to the same numbered operation when it came before, GONE, or None for a new operation."""
+        """The answer to the same numbered operation, GONE, or None for a new operation."""
         ...
 
     def cache_reply(self, session: str, n: int, name: str, answer: object, /) -> None:
@@ -88,11 +86,9 @@ class State(Protocol):
         ...
 
     def subscribe_once(self, kind: str, key: str, session: str, /) -> None:
-        """Hint the open session of that name once, when the object has changed."""
+        """Hint the open session of that name once, when the object has changed; `watch_task`: when the task has."""
         ...
 
-    def watch_task(self, kind: str, key: str, task: int, session: str, /) -> None:
-        """Hint the open session of that name once, when the task has ended or changed."""
-        ...
+    def watch_task(self, kind: str, key: str, task: int, session: str, /) -> None: ...
 
     def notify_watchers(self, kind: str, key: str, notice: e.Notice, /) -> None: ...

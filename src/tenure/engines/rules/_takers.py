@@ -34,7 +34,6 @@ class Takers:
         self._takers: Table[Taker] = state.table(TAKERS)
 
     def register(self, queue: Queue, session: Session, want: int) -> None:
-        """Keep the place of an idle session that wants `want` tasks; with 0, it is busy."""
         if want <= 0 and not queue.takers:
             return
         taker = self._takers.get(queue.name, session.number)

@@ -85,10 +85,7 @@ class Tasks:
     def _take_at_pace(
         self, queue: Queue, session: Session, want: int, takeable: int
     ) -> tuple[Sequence[e.Taken], int]:
-        """Take what may start now of a queue that has a pace, or whose groups have.
-
-        Also return how many more tasks can be taken, of `takeable` before.
-        """
+        """Take what may start now where the queue or a group has a pace; also return how many more can be taken."""
         groups = queue.groups
         was_closed = groups.closed_until > -inf
         groups.pass_time()
@@ -238,5 +235,4 @@ class Tasks:
         self._takers.offer_sooner(queue, due)
 
     def _offer_newly_takeable(self, queue: Queue, takeable: int, was_closed: bool) -> None:
-        """Hint the takers needed for the tasks that can be taken now, and could not be before."""
         self._takers.offer(queue, queue.waiting if was_closed else queue.takeable - takeable)

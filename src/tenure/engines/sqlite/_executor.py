@@ -67,11 +67,10 @@ class Executor:
         }
 
     def execute(self, operations: Sequence[e.Operation[Any]]) -> tuple[list[Any], list[e.Hint], set[str]]:
-        """The answers, the hints for processes served here, and the other processes for which there are hints in the
-        file.
+        """The answers, the hints for processes served here, and the other processes with hints in the file.
 
-        Raises `StoreUnavailable` when another writer did not make way: then nothing was applied. The answer to an
-        operation that fails is an `EngineError`; it was not applied.
+        Raises `StoreUnavailable`, with nothing applied, when another writer did not make way. An operation that fails
+        is not applied; its answer is an `EngineError`.
         """
         try:
             return self._execute_in_room([e.clamp_durations(operation) for operation in operations])

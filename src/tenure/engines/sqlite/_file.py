@@ -88,10 +88,7 @@ class File:
             raise explain(self._path, problem) from problem
 
     def check(self, processes: Container[str]) -> tuple[bool, list[e.Hint]]:
-        """True if another connection has changed the file since the last check, and the hints for the processes.
-
-        Raises `FileLostError`.
-        """
+        """True if another connection has changed the file, and the hints for the processes. Raises `FileLostError`."""
         self._presence.check()
         try:
             version = self._data_version()

@@ -27,8 +27,6 @@ def write_hints(state: SqliteState, hints: Sequence[e.Hint]) -> set[str]:
 
 
 class Mailbox:
-    """Reads hints out of the file. `run` executes a statement and returns all its rows."""
-
     def __init__(self, run: Callable[..., list[Any]]) -> None:
         self._run = run
         self._seen: dict[str, int] = {}

@@ -101,7 +101,6 @@ def _take_over(name: str) -> None:
 
 
 def check_place(path: Path) -> None:
-    """Refuse a path at which the engine cannot keep its file."""
     if sqlite3.sqlite_version_info < _OLDEST_LIBRARY:
         raise EngineError(
             f"{path}: Python uses SQLite {sqlite3.sqlite_version}, but 3.35 or later is needed; use a newer Python"

@@ -68,7 +68,6 @@ class SqliteQueues:
                 self._state.run(QUEUES.save, **dict(zip(_COLUMNS, row, strict=True)))
 
     def forget(self, count: int) -> None:
-        """Check queues that perhaps nothing keeps, which `save` deletes, or that have keys to be forgotten."""
         state = self._state
         if state.soonest.queue is not None and state.soonest.queue <= state.moment:
             for (name,) in state.all(QUEUES.to_look_at, now=state.moment, count=count):

@@ -11,17 +11,13 @@ from ._session import SqliteSession
 
 
 class CachedReply(NamedTuple):
-    """The last reply to a numbered operation, kept until `until` on the clock of the boot."""
-
     n: int
     answer: Any
     until: int
 
 
 class CachedReplies:
-    """Replies by session and name of the operation. Each session belongs to the process that opened it, so the file has
-    none.
-    """
+    """Replies by session and operation. Each session belongs to the process that opened it, so the file has none."""
 
     def __init__(self) -> None:
         self._boot = 0

@@ -75,7 +75,6 @@ class Room:
             self.use_log_again()
 
     def use_log_again(self) -> None:
-        """Move the log into the file as far as possible, so that the next transaction begins it anew."""
         with suppress(sqlite3.Error):
             self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 

@@ -17,8 +17,6 @@ _PARAMETERS = re.compile(r"\(:[^()]*\)")
 
 
 class Statements:
-    """The statements of one file, as attributes."""
-
     def __init__(self, file: str) -> None:
         text = files(_ROOM).joinpath("sql", f"{file}.sql").read_text("utf-8")
         self.named: dict[str, str] = {name: sql.strip() for name, sql in _BLOCK.findall(text)}

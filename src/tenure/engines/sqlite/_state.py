@@ -126,10 +126,7 @@ class SqliteState:
         return self.db.execute(sql, values).fetchall()
 
     def many(self, sql: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Run a statement for several rows of parameters at once; return its rows.
-
-        Each step of a statement may wait for Python's lock, so there are to be few.
-        """
+        """Run a statement for several rows of parameters at once: each of its steps may wait for Python's lock."""
         found: list[Any] = []
         done = 0
         while left := len(rows) - done:
@@ -228,7 +225,6 @@ class SqliteState:
         return moment(when)
 
     def ask_again_in(self, due: float | None = None) -> float:
-        """Seconds until the earliest moment at which asking again could help; `due` is in seconds on the wall clock."""
         dues = [when - self.now for when in (due, self.soonest.timeout) if when is not None]
         seconds = min(dues, default=inf)
         if self.soonest.session is not None and self.soonest.session - self.boot < FAR:

@@ -39,7 +39,6 @@ class SqliteTaskRows(NewTasks, Keys, Changes):
         Changes.begin(self)
 
     def write(self) -> None:
-        """Write the changes, endings first: they free keys that new tasks may have."""
         self.store()
         self.insert()
 

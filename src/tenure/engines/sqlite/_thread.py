@@ -95,11 +95,10 @@ class EngineThread:
         return job.result()
 
     def start(self, function: Callable[[], T], on_end: Callable[[ThreadCall[T]], object]) -> None:
-        """Run a function behind all others; `on_end` gets it when it has been run."""
         self._jobs.put(ThreadCall(function, on_end))
 
     async def tend(self, file: tuple[int, int], process: str) -> None:
-        """Look at once whenever another process wakes this one. Cancellation: this is how it ends."""
+        """Look at once whenever another process wakes this one, until cancelled."""
         listening = listen(file, process)
         if listening is None:
             await anyio.sleep_forever()

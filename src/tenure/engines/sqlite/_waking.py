@@ -17,10 +17,7 @@ _AT_ONCE = 10
 
 
 class Waker:
-    """Wakes processes that use the file with this identity.
-
-    Thread safety: none; used on the thread of the connection.
-    """
+    """Wakes processes that use the file with this identity. Thread safety: none; on the thread of the connection."""
 
     def __init__(self, file: tuple[int, int]) -> None:
         self._file = file
@@ -60,7 +57,6 @@ def take_in(listening: socket.socket) -> None:
 
 
 def _open() -> socket.socket | None:
-    """A socket for datagrams, or None on a system without abstract addresses."""
     if sys.platform != "linux":
         return None
     try:
