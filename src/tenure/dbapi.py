@@ -76,8 +76,8 @@ def adapt_sync(connection: object) -> Blocking:
 async def run_enlisted(connection: object, joining: e.Enlistment[e.A], judge: Callable[[e.A], T]) -> T:
     """The answer of an operation that joins the transaction of a user's connection, passed through `judge`.
 
-    Raises `TypeError`, and `RuntimeError` outside of a transaction. Cancellation: it may have been applied in the
-    transaction, as a whole.
+    Raises `TypeError`, and `RuntimeError` outside of a transaction.
+    Cancellation: it may have been applied in the transaction, as a whole.
     """
     own = adapt(connection)
     await own.run(_BEGIN, {})

@@ -176,7 +176,8 @@ class Listing(Pattern, Generic[R]):
     def page(self, after: str | None = None, limit: int = 100) -> shared.Page[R]:
         """Read up to `limit` records; `after` is the `next` of the page before, or None for the first page.
 
-        Raises as the asynchronous one. Interruption: no effect.
+        Raises as the asynchronous one.
+        Interruption: no effect.
         """
         return self._call("page", (after, limit), {})
 

@@ -21,8 +21,8 @@ A = TypeVar("A")
 class Operation(Generic[A]):
     """An atomic step on an engine; `A` is the type of its answer.
 
-    `key` names the object or the session that it concerns; it is empty if it concerns neither. Thread safety: any;
-    operations never change.
+    `key` names the object or the session that it concerns; it is empty if it concerns neither.
+    Thread safety: any; operations never change.
     """
 
     __slots__ = ()

@@ -111,7 +111,8 @@ class Batches:
         """Carry batches until cancelled: `await apply(operations)` returns an answer for each.
 
         If it raises `StoreUnavailable`, the outcome of the whole batch is unknown; an `EngineError` is the answer to
-        each. Any other error ends `run`. Cancellation: the batch on its way may or may not be applied.
+        each. Any other error ends `run`.
+        Cancellation: the batch on its way may or may not be applied.
         """
         self.open(self._wake)
         task_status.started()

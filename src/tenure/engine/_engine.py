@@ -21,8 +21,8 @@ class Engine(Protocol):
     An engine inherits from this class. It sets `url` and implements `submit` and `serve`; the rest has defaults.
 
     `shards` is the number of parts that may be away each for itself. An operation needs only the shard of its
-    `Operation.key`. An object is asked for with sessions of its own shard, and order is kept within a shard. Thread
-    safety: none; an engine belongs to one event loop.
+    `Operation.key`. An object is asked for with sessions of its own shard, and order is kept within a shard.
+    Thread safety: none; an engine belongs to one event loop.
     """
 
     url: str
@@ -82,7 +82,8 @@ class Engine(Protocol):
     async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
         """Submit operations and return one answer for each, in the same order; for tools and tests.
 
-        Raises `StoreUnavailable` if an answer is one. Cancellation: they may or may not be applied.
+        Raises `StoreUnavailable` if an answer is one.
+        Cancellation: they may or may not be applied.
         """
         answers: list[Any] = [None] * len(operations)
         missing = len(operations)
@@ -109,7 +110,8 @@ class Engine(Protocol):
         """Open the link, report started, and deliver the hints for `process` until cancelled; then close the link.
 
         `deliver` is called on the event loop. Several stores of one program may serve on one engine object at the same
-        time. Cancellation: this is how it ends; afterwards no thread, socket or file is left.
+        time.
+        Cancellation: this is how it ends; afterwards no thread, socket or file is left.
         """
         ...
 

@@ -79,9 +79,9 @@ def open_store(
 
     A server of Redis or PostgreSQL that does not answer for `response_timeout` seconds (default 5.0; also
     `?response_timeout=` in the URL) is connected to anew. Opening waits up to `retry` seconds for a server that cannot
-    be reached yet. `Store` describes the other options. Raises `ValueError` for a URL that means no engine and for an
-    option that its engine does not have, `TypeError` for what is neither a URL nor an engine, `ModuleNotFoundError`
-    when the extra is missing.
+    be reached yet. `Store` describes the other options.
+    Raises `ValueError` for a URL that means no engine and for an option that its engine does not have, `TypeError` for
+    what is neither a URL nor an engine, `ModuleNotFoundError` when the extra is missing.
     """
     if where is None and not (where := os.environ.get(_VARIABLE)):
         raise ValueError(

@@ -83,7 +83,8 @@ class Serving:
     async def run(self) -> bool:
         """Run all until they have ended; return True if none had to be cancelled.
 
-        Raises what a service raises; an `ExceptionGroup` if several do. Cancellation: they are cancelled.
+        Raises what a service raises; an `ExceptionGroup` if several do.
+        Cancellation: they are cancelled.
         """
         async with unwrapped_task_group() as group:
             with self._everything:

@@ -23,7 +23,8 @@ async def signals_received(on_signal: Callable[[signal.Signals], None]) -> Async
     """A block in which the signals that end a process call a function on the loop; then they do again what they did
     before.
 
-    Raises `RuntimeError` outside the main thread. Cancellation: as of the block.
+    Raises `RuntimeError` outside the main thread.
+    Cancellation: as of the block.
     """
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError(

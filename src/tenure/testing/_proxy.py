@@ -62,8 +62,8 @@ class FaultProxy(AsyncContextManagerMixin):
     Raises `OSError` on entering when the name of the server is unknown. If the server does not listen, the client sees
     a reset. For real time only.
 
-    Cancellation: of the block, resets all connections and leaves nothing. Thread safety: none; a proxy belongs to one
-    event loop.
+    Cancellation: of the block, resets all connections and leaves nothing.
+    Thread safety: none; a proxy belongs to one event loop.
     """
 
     host = "127.0.0.1"

@@ -24,8 +24,8 @@ class Portion:
 class InputSource(Protocol):
     """A sequence of inputs that can be read again from any position.
 
-    Its methods block, and raise `UsageError` when the input is not what it was, or cannot be read. Thread safety: one
-    call at a time, on any thread.
+    Its methods block, and raise `UsageError` when the input is not what it was, or cannot be read.
+    Thread safety: one call at a time, on any thread.
     """
 
     skipped: list[str]

@@ -59,8 +59,8 @@ class RunLeader:
         """Wait for the lead and lead, until the run is finished or a stop is requested.
 
         Raises `UsageError` for input that cannot be used, `Interrupted` if the run was started anew elsewhere or its
-        results cannot be written, `OSError` for an input that cannot be read. Cancellation: the next process goes on
-        from the records.
+        results cannot be written, `OSError` for an input that cannot be read.
+        Cancellation: the next process goes on from the records.
         """
         await self._name_the_leader()
         while not (self.finished or self._stop.asked):

@@ -52,8 +52,8 @@ class Results:
     async def follow(self, queue: WorkQueue, lease: Lease, over: anyio.Event) -> None:
         """Write the results of ended inputs, and of inputs as they end, until the run is `over` and all are written.
 
-        Raises `LeaseLost`, `Interrupted` if the file cannot be written. Cancellation: results that were not recorded
-        are written again the next time.
+        Raises `LeaseLost`, `Interrupted` if the file cannot be written.
+        Cancellation: results that were not recorded are written again the next time.
         """
         try:
             await self._follow(queue, lease, over)

@@ -116,7 +116,8 @@ class Connection:
         """Connect, and connect again whenever the connection breaks; `opened()` is called once it stands.
 
         With `opened`, raises what the first attempt raises: `StoreUnavailable` or `EngineError`. A connection that
-        breaks before it is ready gets more attempts. Cancellation: this is how it ends; the connections are closed.
+        breaks before it is ready gets more attempts.
+        Cancellation: this is how it ends; the connections are closed.
         """
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         for attempt in count(1):

@@ -26,7 +26,8 @@ class Probe:
     async def comes_back(self, address: Address, name: str, commands: Pipeline, listening: Pipeline) -> bool:
         """True if a notification that is sent on one connection arrives on the other.
 
-        Raises what `ask` raises. Cancellation: close the connections.
+        Raises what `ask` raises.
+        Cancellation: close the connections.
         """
         self._name, self._came = name, anyio.Event()
         await ask(address, listening, Statement(f'LISTEN "{_CHANNEL}"'))

@@ -108,8 +108,9 @@ class Connection:
     async def execute(self, commands: Sequence[bytes], *, mark: bytes = b"") -> list[Any]:
         """Send packed commands, in one piece, once the server can be reached; return the reply to each.
 
-        Without a mark they do not wait for the replicas. Raises `StoreUnavailable` when the connection broke before the
-        last reply, or was closed. Cancellation: they may or may not be executed.
+        Without a mark they do not wait for the replicas.
+        Raises `StoreUnavailable` when the connection broke before the last reply, or was closed.
+        Cancellation: they may or may not be executed.
         """
         while not (self._up.is_set() or self._closed):
             await self._up.wait()
@@ -144,8 +145,8 @@ class Connection:
     async def run(self, opened: Callable[[], None] | None) -> None:
         """Connect, and connect again whenever the connection breaks; `opened()` is called once it is up.
 
-        With `opened`, raises what the first attempt raises: `StoreUnavailable` or `EngineError`. Cancellation: this is
-        how it ends; the connection is closed.
+        With `opened`, raises what the first attempt raises: `StoreUnavailable` or `EngineError`.
+        Cancellation: this is how it ends; the connection is closed.
         """
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while True:

@@ -59,9 +59,9 @@ async def handshake(
     """Get a connection ready; return what the server said of itself.
 
     `former` is the greeting on the former connection, which is killed first: its unread commands must not come behind
-    later ones. `probes` are beginnings of keys, each with the number of shards under which the layout is stored. Raises
-    `EngineError` for an unsuitable server, `StoreUnavailable` for a server that may do later. Cancellation: the
-    connection is then useless.
+    later ones. `probes` are beginnings of keys, each with the number of shards under which the layout is stored.
+    Raises `EngineError` for an unsuitable server, `StoreUnavailable` for a server that may do later.
+    Cancellation: the connection is then useless.
     """
     login = ("AUTH", address.user or "default", address.password) if address.password else ()
     (hello,) = await _ask(stream, reader, address, ("HELLO", "3", *login))
@@ -160,7 +160,8 @@ async def exchange(stream: ByteStream, reader: hiredis.Reader, commands: Sequenc
 async def asked(address: Endpoint, *commands: Command) -> list[Any]:
     """The replies to commands on a connection of their own, errors among them.
 
-    Raises `StoreUnavailable`, and `EngineError` for another kind of server. Cancellation: nothing is left open.
+    Raises `StoreUnavailable`, and `EngineError` for another kind of server.
+    Cancellation: nothing is left open.
     """
     try:
         stream = await address.connect()

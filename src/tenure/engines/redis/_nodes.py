@@ -158,8 +158,8 @@ class Nodes:
     async def run(self, started: Callable[[], None] | None) -> None:
         """Find the nodes and keep a connection to each; `started()` is called once they are up.
 
-        With `started`, raises what finding them raises: `StoreUnavailable` or `EngineError`. Cancellation: this is how
-        it ends; the connections are closed.
+        With `started`, raises what finding them raises: `StoreUnavailable` or `EngineError`.
+        Cancellation: this is how it ends; the connections are closed.
         """
         try:
             async with unwrapped_task_group() as group:

@@ -39,8 +39,8 @@ class Topology(Protocol):
         """Send packed commands to the server that has the shard; return the reply to each, errors among them.
 
         The connection sends the mark behind them if the replicas have to acknowledge them. Waits while the server
-        cannot be reached. Raises `StoreUnavailable` when the connection breaks before the last reply. Cancellation: the
-        commands may or may not be executed.
+        cannot be reached. Raises `StoreUnavailable` when the connection breaks before the last reply.
+        Cancellation: the commands may or may not be executed.
         """
         ...
 

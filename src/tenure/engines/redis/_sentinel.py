@@ -53,7 +53,8 @@ class SentinelEndpoint:
         """Open a connection to the present primary.
 
         Raises `OSError`, `StoreUnavailable` when no Sentinel can be reached, `EngineError` when none knows the service
-        or all refuse the password. Cancellation: nothing is left open.
+        or all refuse the password.
+        Cancellation: nothing is left open.
         """
         self._known = await self._primary()
         return await self._known[1].connect()
