@@ -15,8 +15,6 @@ from ._state import MemoryState
 
 
 class MemoryGroupRows:
-    """Groups by name. Their orders take in the changes before they are read."""
-
     def __init__(self, is_ready: Callable[[str, Rank], bool], state: MemoryState) -> None:
         self._state = state
         self._is_ready = is_ready

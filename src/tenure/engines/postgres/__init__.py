@@ -96,7 +96,6 @@ class PostgresEngine(e.Remote):
             wake(self._sender)
 
     async def _send_batches(self) -> None:
-        """Send a batch at the end of a turn that has one; `on_over` answers its operations."""
         while True:
             if not self._due:
                 self._sender = park()

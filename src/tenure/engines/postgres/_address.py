@@ -97,7 +97,6 @@ def address(url: str) -> Address:
 
 
 def safe(url: str) -> str:
-    """The URL without anything that may be a password."""
     before, _, rest = url.rpartition("@")
     scheme = re.match(r"[a-zA-Z]+://|", before)
     return (scheme[0] if scheme else "") + rest.partition("?")[0]

@@ -115,8 +115,7 @@ class Connection:
     async def run(self, opened: Callable[[], None] | None) -> None:
         """Connect, and connect again whenever the connection breaks; `opened()` is called once it stands.
 
-        With `opened`, raises what the first attempt raises: `StoreUnavailable` or `EngineError`. A connection that
-        breaks before it is ready gets more attempts.
+        With `opened`, raises `StoreUnavailable` or `EngineError` of the first attempts.
         Cancellation: this is how it ends; the connections are closed.
         """
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)

@@ -34,8 +34,6 @@ class Blobs(list["bytes | None"]): ...
 
 
 class Columns(NamedTuple):
-    """Arrays that belong together: one argument, of a composite type of the schema."""
-
     kind: str
     arrays: tuple[Value, ...]
 

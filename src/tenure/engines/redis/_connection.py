@@ -145,7 +145,7 @@ class Connection:
     async def run(self, opened: Callable[[], None] | None) -> None:
         """Connect, and connect again whenever the connection breaks; `opened()` is called once it is up.
 
-        With `opened`, raises what the first attempt raises: `StoreUnavailable` or `EngineError`.
+        With `opened`, raises `StoreUnavailable` or `EngineError` of the first attempt.
         Cancellation: this is how it ends; the connection is closed.
         """
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)

@@ -158,7 +158,7 @@ class Nodes:
     async def run(self, started: Callable[[], None] | None) -> None:
         """Find the nodes and keep a connection to each; `started()` is called once they are up.
 
-        With `started`, raises what finding them raises: `StoreUnavailable` or `EngineError`.
+        With `started`, raises `StoreUnavailable` or `EngineError` if they are not found.
         Cancellation: this is how it ends; the connections are closed.
         """
         try:

@@ -38,8 +38,9 @@ class Topology(Protocol):
     async def execute(self, shard: int, commands: list[bytes], mark: bytes, /) -> list[Any]:
         """Send packed commands to the server that has the shard; return the reply to each, errors among them.
 
-        The connection sends the mark behind them if the replicas have to acknowledge them. Waits while the server
-        cannot be reached. Raises `StoreUnavailable` when the connection breaks before the last reply.
+        Waits while the server cannot be reached. The mark goes behind the commands if the replicas have to acknowledge
+        them.
+        Raises `StoreUnavailable` when the connection breaks before the last reply.
         Cancellation: the commands may or may not be executed.
         """
         ...

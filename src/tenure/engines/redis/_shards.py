@@ -55,7 +55,6 @@ def homes(asked: Address, slots: Sequence[Any], shards: int) -> dict[int, Addres
 
 
 def target(asked: Address, redirection: str) -> Address:
-    """The address to which an error MOVED or ASK of a node leads."""
     host, _, port = redirection.split(" ")[2].rpartition(":")
     return _at(asked, host, int(port))
 

@@ -92,7 +92,6 @@ def _about_key(task: e.NewTask) -> Argument:
 
 
 def _when_looked_at(task: e.NewTask) -> Argument:
-    """The time of the expiry or of the deadline, if earlier, and the deadline if there is one."""
     deadline = task.deadline
     if deadline is None:
         return _or_nothing(task.expires)

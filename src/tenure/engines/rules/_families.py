@@ -382,7 +382,6 @@ class Families(Releases):
     # the work of time
 
     def sweep(self) -> None:
-        """Visit some of the children that are to be cancelled."""
         for _ in range(e.SWEEP_STEPS):
             family = self._families.first("sweeps")
             if family is None:

@@ -91,9 +91,7 @@ class GroupRows(Protocol):
     @property
     def now(self) -> float: ...
 
-    def read(self, names: AbstractSet[str], /) -> AbstractSet[str]:
-        """Read the groups together; return the names of those that exist."""
-        ...
+    def read(self, names: AbstractSet[str], /) -> AbstractSet[str]: ...
 
     def find(self, name: str, /) -> Group | None: ...
 
@@ -125,8 +123,6 @@ class GroupRows(Protocol):
 
 
 class Groups(GroupSettings):
-    """All groups of a queue, of which `waiting` tasks wait."""
-
     __slots__ = ("_again", "_opens_at", "_rows", "group_pace", "pace")
 
     # declared again, because the methods assign them and not every type checker takes the types of the base
@@ -212,7 +208,6 @@ class Groups(GroupSettings):
         return None if self._opens_at == inf else self._opens_at
 
     def pass_time(self) -> None:
-        """Open the queue and the groups whose time has come, and forget idle groups."""
         now = self._rows.now
         if self.closed and (self._opens_at is None or self._opens_at <= now + e.ROUNDING):
             names, then = self._rows.closed(now + e.ROUNDING, e.CAP)
@@ -333,7 +328,6 @@ class Groups(GroupSettings):
             self.refresh(group)
 
     def refund(self, name: str) -> None:
-        """Take back the turn of a task that went back untried."""
         if self.named and (group := self._rows.find(name)) is not None and group.takeable:
             self._rows.change(name)
             group.tag = max(self.virtual_time, group.tag - self._turn(name))

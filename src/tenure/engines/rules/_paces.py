@@ -12,8 +12,6 @@ import tenure.engine as e
 
 
 class Pace(NamedTuple):
-    """A task starts every so many seconds (0: no rate), and after a pause up to `burst` at once."""
-
     every: float = 0.0
     burst: float = 1.0
 

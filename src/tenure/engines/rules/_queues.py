@@ -75,7 +75,6 @@ class Queue:
 
     @property
     def is_kept(self) -> bool:
-        """True if the queue lasts, whatever the time; idle takers aside."""
         keeps = self.live or self.dead or self.lasting or self.producers or self.reserved or self.paused
         return bool(keeps or self.held or self.cursors or self.groups.named)
 

@@ -20,9 +20,7 @@ class SessionState(Protocol):
 
     def renew(self, session: Any, ttl: float, /) -> None: ...
 
-    def end(self, session: Any, /) -> None:
-        """Have the session end now, before all others."""
-        ...
+    def end(self, session: Any, /) -> None: ...
 
     def ended(self) -> Iterable[Session]:
         """The sessions whose time has passed, in the order of their ends, then of their names."""
@@ -34,8 +32,6 @@ class SessionState(Protocol):
 
 
 class Sessions:
-    """The family of sessions; `families` are what a session may have, in the order in which it is dropped."""
-
     def __init__(self, state: SessionState, families: list[Family]) -> None:
         self._state = state
         self._families = families

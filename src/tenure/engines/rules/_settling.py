@@ -197,7 +197,6 @@ class Settling:
             self.end_untaken(queue, task, state, ttl)
 
     def end_untaken(self, queue: Queue, task: Task, state: str, ttl: float | None) -> None:
-        """End a task that is not leased; "purged", it leaves no record."""
         queue.dequeue(task.place, task.group)
         ends = e.Ends(state, task.attempts, b"", ttl)
         if not (task.kin and self.families.keep(queue, task, ends)):

@@ -81,9 +81,7 @@ class State(Protocol):
         """The answer to the same numbered operation, GONE, or None for a new operation."""
         ...
 
-    def cache_reply(self, session: str, n: int, name: str, answer: object, /) -> None:
-        """Keep the answer to a numbered operation until the next one of that name."""
-        ...
+    def cache_reply(self, session: str, n: int, name: str, answer: object, /) -> None: ...
 
     def subscribe_once(self, kind: str, key: str, session: str, /) -> None:
         """Hint the open session of that name once, when the object has changed; `watch_task`: when the task has."""

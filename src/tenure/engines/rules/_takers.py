@@ -48,10 +48,9 @@ class Takers:
         self._takers.save(taker)
 
     def offer(self, queue: Queue, count: int, *, to_ask: bool = False) -> None:
-        """Hint as many idle takers as `count` more tasks need.
+        """Hint as many idle takers as `count` more tasks need; with `to_ask`, only to ask in time.
 
-        A queue with a pace hints one taker; each taking then hints the next. With `to_ask`, the hint only says to ask
-        in time.
+        A queue with a pace hints one taker; each taking then hints the next.
         """
         if count > 0 and queue.takers and queue.groups.has_pace and not to_ask:
             count = min(count, int(queue.groups.closed_until == -inf))

@@ -107,7 +107,6 @@ class Changes:
         state.unfinished = soonest is not None and soonest <= state.moment
 
     def forget_records(self) -> None:
-        """Forget outdated records: a few at a time, and more than can have come since."""
         state = self._state
         if state.soonest.record is not None and state.soonest.record <= state.moment:
             state.run(TASKS.forget, now=state.moment, count=e.how_many_to_forget(self._count))

@@ -31,7 +31,6 @@ class Clocks:
 
 
 def micros(seconds: float) -> int:
-    """A duration in microseconds, at most `FAR`."""
     return round(min(seconds * 1e6, FAR))
 
 

@@ -17,7 +17,6 @@ _KEPT_FOR = 60_000_000
 
 
 def write_hints(state: SqliteState, hints: Sequence[e.Hint]) -> set[str]:
-    """Store the hints, and forget old ones; return the processes that have to read them."""
     for hint in hints:
         news = _encode(hint.news)
         state.run(HINTS.write, process=hint.process, at=state.moment, key=hint.key, name=hint.name, news=news)

@@ -44,10 +44,10 @@ class _OtherClockError(Exception):
 def open_file(
     path: Path, clocks: Clocks, synchronous: str, retry: BusyRetry
 ) -> tuple[sqlite3.Connection, bool]:
-    """A connection in autocommit mode to a file that has the schema.
+    """A connection in autocommit mode to a file with the schema; True: call `end_other_boots` before it writes.
 
-    True: call `end_other_boots` before a write, since another connection has the write lock now. Raises `EngineError`
-    for a file that cannot be a store, `StoreUnavailable` if it is locked.
+    Another connection has the write lock then. Raises `EngineError` for a file that cannot be a store,
+    `StoreUnavailable` if it is locked.
     """
     check_place(path)
     name = str(path)

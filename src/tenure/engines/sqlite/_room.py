@@ -70,7 +70,6 @@ class Room:
             )
 
     def committed(self) -> None:
-        """Move growth into the file while that is possible, and keep the log short."""
         if self._scarce and self._free < 4 * self._growth + 2 * self._reserve:
             self.use_log_again()
 
