@@ -45,6 +45,7 @@ class Link:
             self._over.set()
 
     async def opened(self) -> Store:
+        """The store, once it is open. Raises what opening raised, `StoreClosed`."""
         if not self._opening_ended.is_set():
             await self._opening_ended.wait()
         if self._store is None or self.ended:
@@ -52,6 +53,7 @@ class Link:
         return self._store
 
     async def close(self) -> None:
+        """Close the store and wait for that. Raises what left its block."""
         self._left.set()
         if not self._opening_ended.is_set():
             self._opening.cancel("it was closed before it was open")

@@ -47,6 +47,7 @@ class HandlerCodec:
 
 
 def load_handler(spec: str) -> Handler:
+    """Import a handler, with the working directory first on the path. Raises `UsageError`."""
     module, colon, name = spec.partition(":")
     if not (colon and module and name):
         raise UsageError(f"{spec!r} names no handler: write module:function, such as tenure.examples:digest")

@@ -32,6 +32,8 @@ task_id = partial(whole_number, least=1, most=MOST)
 
 
 def with_queue(args: argparse.Namespace, task: Callable[[WorkQueue], Awaitable[T]]) -> T:
+    """Carry out the task on the queue that the options name. Raises `UsageError` if there is none, `TenureError`."""
+
     async def on_queue(store: Store) -> T:
         queue = WorkQueue(store, args.name)
         await known(queue)

@@ -82,6 +82,7 @@ class Site:
             await anyio.sleep(EVERY)
 
     async def answer(self, request: Request) -> Answer:
+        """The answer to a request. Cancellation: an action may or may not be applied."""
         if self._actions is not None and request.path == "/actions":
             if request.method != "POST":
                 return plain(405, "actions are sent with POST", ("Allow", "POST"))

@@ -30,7 +30,9 @@ class SeenChild:
 
 
 async def read_tree(store: StoreHandle, queue: str, task_id: int) -> tuple[list[SeenChild], bool]:
-    """At most 100 descendants of a task, level by level; and True if there are more."""
+    """At most 100 descendants of a task, level by level; and True if there are more. Raises `EngineError`,
+    `StoreClosed`.
+    """
     root = SeenChild("", queue, task_id, "")
     level, left, more = [root], _MOST, False
     while level and left and store.has_families:

@@ -194,4 +194,5 @@ def split_key(store: StoreHandle, key: str) -> tuple[str, str]:
 
 
 async def ask(store: StoreHandle, operations: Sequence[e.Operation[Any]]) -> list[Any]:
+    """The answers to operations that travel together. Cancellation: they may or may not be applied."""
     return await together(*(partial(store.call, operation) for operation in operations))

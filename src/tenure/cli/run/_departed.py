@@ -65,7 +65,7 @@ def _look(pid: int) -> tuple[str, int]:
 
 
 async def end_sessions(store: StoreHandle, process: str) -> bool:
-    """End the sessions of a dead process; return True if it had tasks."""
+    """End the sessions of a dead process; return True if it had tasks. Cancellation: some may be left."""
     sessions = (await read_pages(store, e.Scan(e.NAMES["sessions"], only=f"{process}/"))).rows
     had_tasks = any(seen.tasks for seen in await read_processes(store, sessions))
     for session in sessions:

@@ -67,14 +67,14 @@ class Keeper:
         self._who = own_identity()
 
     async def keep(self) -> None:
-        """Store the totals now and then, until cancelled."""
+        """Store the totals now and then, until cancelled; the last second is then not stored."""
         while True:
             await anyio.sleep(_EVERY)
             if self._tally.times.count != self._stored:
                 await self.store()
 
     async def store(self, *, leaving: bool = False) -> None:
-        """Store the totals now; `leaving` without the identity."""
+        """Store the totals now; `leaving` without the identity. Cancellation: they may or may not be stored."""
         name = PREFIX + self._queue.store.process
         stored = False
         while not stored:

@@ -207,6 +207,7 @@ class Pipeline:
 
 
 async def connect(conninfo: str, on_notification: Callable[[bytes, bytes], None]) -> Pipeline:
+    """Open a connection. Raises `OSError` with the words of libpq. Cancellation: nothing is left open."""
     connection = pq.PGconn.connect_start(conninfo.encode())
     try:
         while True:

@@ -90,6 +90,7 @@ class Address:
 
 
 def address(url: str, tls: ssl.SSLContext | None = None, port: int = 6379) -> Address:
+    """The address that a URL means; `port` is for a host without a port. Raises `ValueError`."""
     parts = _parts(url)
     if parts.scheme not in _SCHEMES:
         raise ValueError(f"{safe(url)!r}: a Redis URL begins with redis://, rediss:// or unix://")
@@ -115,6 +116,7 @@ def address(url: str, tls: ssl.SSLContext | None = None, port: int = 6379) -> Ad
 
 
 def addresses(url: str, tls: ssl.SSLContext | None, port: int = 6379) -> tuple[list[Address], str]:
+    """The servers that a URL with several hosts means, and its path. Raises `ValueError`."""
     check_login(url)
     start, slashes, rest = url.partition("://")
     netloc = re.split("[/?#]", rest, maxsplit=1)[0]
@@ -172,7 +174,10 @@ def _options(url: str, parts: SplitResult, known: Iterable[str]) -> dict[str, st
 def number_in(
     url: str, name: str, argument: int | None, default: int, *, least: int, most: int
 ) -> tuple[str, int]:
-    """The URL without its option `name`, and the number: the argument's, else the URL's, else the default."""
+    """The URL without its option `name`, and the number: the argument's, else the URL's, else the default.
+
+    Raises `TypeError`, `ValueError`.
+    """
     where, _, query = url.partition("?")
     options = [option.partition("=") for option in query.split("&") if option]
     values = [value for option, _, value in options if option == name]

@@ -37,6 +37,7 @@ class BusyRetry:
         self._given_up = True
 
     def run(self, step: Callable[[], T]) -> T:
+        """Return what `step` returns. Raises `StoreUnavailable` if the lock cannot be had; then nothing was done."""
         deadline = None
         while True:
             try:
