@@ -1,8 +1,8 @@
 """The engine contract: coarse operations, values in and out, safe to send again.
 
 An *engine* keeps state. It applies *operations*, each of them atomic and one round trip, and returns *answers*.
-Operations, their parts, answers and rows of pages are values, which never change. `Engine.submit` is the only way in;
-an engine may send operations one by one or in batches (`Batches`). Every engine obeys these rules:
+`Engine.submit` is the only way in; an engine may send operations one by one or in batches (`Batches`). Every engine
+obeys these rules:
 
 Order. Operations that are submitted to a shard take effect in the order of submitting. Each operation is answered
 exactly once. The answer `StoreUnavailable` means that its outcome is unknown, or (`NotSent`) that it was not sent;
@@ -27,12 +27,11 @@ Expiry. Every operation first processes what time has made due:
 - Resources whose cool-down is over are free, if somebody waits for them.
 
 Loops are capped: after `CAP` steps the answer is `Reply.MORE`, and the caller sends the same operation again at once.
-The operation may already have been applied; sending it again is safe and returns the final answer. The cost of an
-operation depends on what it returns or changes, never on how much is stored.
+The operation may already have been applied; sending it again returns the final answer. The cost of an operation depends
+on what it returns or changes, never on how much is stored.
 
-Names leave nothing. The state of a name is removed when it carries no information, also while sessions live. The name
-is then as if it had never been used; its storage may be freed a little later, a few names with any operation. This
-holds for:
+Names leave nothing. A name whose state carries no information is as if it had never been used; its storage may be freed
+a little later, a few names with any operation. This holds for:
 - a key without holders and waiters, unless `Resize` has set its capacity; a pool without resources and claimers;
 - a limiter that is full again, has no waiters, and is not held off;
 - a queue without unfinished tasks, records, cursors and producers, which is not paused and has default settings. All
@@ -47,16 +46,16 @@ something back grants it to the head of the queue in the same atomic step, and h
 `place` is 1 for the head; it is an upper bound, since it counts waiters that have left.
 
 Hints. A hint carries the answer that asking would return, or a notice to look again. Hints may be lost; the stored
-state is the truth. `ask_again_in` is the number of seconds until the earliest expiry or due time that could help: then
-it makes sense to ask again without a hint.
+state is the truth. `ask_again_in` is the number of seconds until the earliest expiry or due time that could help; the
+client then asks again without a hint.
 
 Tokens. Each grant and each taking carries a token: `max(last + 1, engine time in microseconds)`. Tokens rise over the
 whole engine and outlive what they were granted for. Whatever a stale holder sends is refused by its token. The id of a
 task is a token too, so an engine that has lost its last data gives no id a second time.
 
 Time is the engine's. Only durations, in seconds, cross the wire. A duration longer than `LONGEST` counts as `LONGEST`;
-an operation with a NaN fails alone, with an `EngineError` (`clamp_durations`; `CHECKS`, for an engine that bounds
-durations as it makes microseconds of them). Payloads, results, progress, failures, values and metadata are bytes.
+an operation with a NaN fails alone, with an `EngineError` (`clamp_durations`, or `CHECKS`). Payloads, results,
+progress, failures, values and metadata are bytes.
 """
 
 from types import FunctionType as _FunctionType

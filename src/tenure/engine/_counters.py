@@ -36,8 +36,8 @@ class Booking:
 class Spending:
     """Booked: act after `delay` seconds. Not booked: `delay` is the delay of a booking, and there are no `bookings`.
 
-    `held` is the sum of the seconds of all hold-offs, past and present. If a later number in `LimiterStatus` differs,
-    everyone that waits goes as much later, or sooner.
+    `held` is the sum of the seconds of all hold-offs, past and present. If `LimiterStatus` later shows another number,
+    everyone that waits goes that much later, or sooner.
     """
 
     booked: bool
@@ -99,10 +99,10 @@ class Refund(Operation[Reply]):
 
 @value
 class HoldOff(Operation[Reply]):
-    """Let no caller act for so many seconds, if it is not held off for longer; numbered as `Spend`. -> OK, GONE, MORE
+    """Let no caller act for `seconds`, unless it is held off for longer; numbered as `Spend`. -> OK, GONE, MORE
 
-    0 seconds end a hold at once. All bookings are due as much later, or sooner. The processes that wait are hinted
-    (HELD), and find out by `LIMITER`.
+    0 seconds end a hold-off at once. All bookings are due that much later, or sooner. The processes that wait are
+    hinted (HELD), and find out by `LIMITER`.
     """
 
     session: str

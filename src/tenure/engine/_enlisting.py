@@ -4,11 +4,10 @@
 operation does not go through `submit`:
 
 - An engine whose operation is one statement returns it as `sql` (PostgreSQL: `SELECT * FROM complete(...)`). The caller
-  makes sure that a transaction is open and runs it; `finish(None, rows)` returns the answer.
-- An engine that needs more returns no `sql`: `finish(raw, [])` is called with the driver's own connection, in the
-  thread in which that may be used (SQLite: `sqlite3.Connection`). It raises `ValueError` if the connection is to
-  another database, and `RuntimeError` if no transaction is open after its first statement, since some drivers begin one
-  only then.
+  runs it in an open transaction; `finish(None, rows)` returns the answer.
+- Otherwise there is no `sql`: `finish(raw, [])` is called with the driver's own connection, in its thread (SQLite:
+  `sqlite3.Connection`). It raises `ValueError` if the connection is to another database, and `RuntimeError` if no
+  transaction is open after its first statement, since some drivers begin one only then.
 
 Nothing is committed, and an operation that raises has changed nothing (a savepoint). Hints go to all processes alike
 when the user commits (a table, NOTIFY), since the engine does not learn when that is. The caller later sends its

@@ -152,8 +152,8 @@ class Limiter:
             self.booked[limit.name] = booked
 
     def hold_off(self, seconds: float, now: float) -> bool:
-        """Hold the limiter off for so many seconds; less than a microsecond ends a hold-off. Return False if nothing
-        changes.
+        """Hold the limiter off for `seconds`; less than a microsecond ends a hold-off. Return False if
+        nothing changes.
         """
         begin, end = max(now, self.held_until), now if seconds < ROUNDING / 2 else now + seconds
         if end <= begin and not now == end < begin:

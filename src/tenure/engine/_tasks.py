@@ -22,7 +22,7 @@ OnDuplicate = Literal["refuse", "keep", "replace"]
 
 @value
 class NewTask:
-    """A task to be put: `delay` and `expires` are seconds from now.
+    """A task to be put: `delay`, `expires` and `deadline` are seconds from now.
 
     `meta` is kept for as long as anything of the task is. Tasks with the same `group` take turns with other groups; ""
     is the group of the tasks without one (see `Settings`).
@@ -34,20 +34,20 @@ class NewTask:
     - "keep": the new task is not put; its answer is the id of the existing task.
     - "replace", and the existing task is waiting or delayed: it becomes the new task and keeps only its id, its watches
       and its first put. Orders and groups change as if the new task were put and the old one then removed. Watchers are
-      hinted CHANGED. No limit of the queue or a group refuses it. It is not a put: `QueueCounts.put` stays. The key
-      lasts until the later of the two times.
+      hinted CHANGED. No limit refuses it. It is not a put: `QueueCounts.put` stays. The key lasts until the later of
+      the two times.
     - "replace", and the existing task is leased: the new task is put, and has the key. The leased task is superseded:
       where it would go back, it ends as cancelled, with a record for `EXPIRED_TTL` seconds.
     - "replace", and the existing task has ended: the new task is put, and has the key.
 
-    Until its `deadline`, also in seconds from now, a task may begin and run. After that it ends as expired, with each
-    of its descendants: at once without a taker, or else with its holder's verdict, unless that is DONE. A task that is
-    ending for a retry ends as expired instead. An expiry does nothing to a task that has begun. A dead task that is
-    made ready again has neither expiry nor deadline.
+    `max_wait`: the most seconds from its first put until the task is ready. A task that replaces another one without
+    attempts and deliveries inherits its first put. Without a `key`, `on_duplicate`, `key_ttl` and `max_wait` mean
+    nothing.
 
-    `max_wait`: the task is ready at most as many seconds after its first put. A task that replaces another one without
-    attempts and deliveries inherits its first put. Without a `key`, `on_duplicate`,
-    `key_ttl` and `max_wait` mean nothing.
+    After its `deadline` a task ends as expired, with each of its descendants: at once without a taker, or else with its
+    holder's verdict, unless that is DONE. A task that is ending for a retry ends as expired instead. An expiry
+    (`expires`) does nothing to a task that has begun. A dead task that is made ready again has neither expiry nor
+    deadline.
     """
 
     payload: bytes
@@ -226,12 +226,12 @@ class Exchange(Operation["Exchanged | Reply"]):
     """Settle what was taken and take up to `want` tasks, in one step. -> Exchanged, GONE, MORE
 
     Order: groups take turns (see `Settings`); within a group higher priority, then ready_at, then id. With
-    `Settings.aging`, tasks of the group that have been ready for longer come first, the oldest before the others. Up to
+    `Settings.aging`, tasks of the group that have been ready for longer than that come first, the oldest of all. Up to
     `CAP` delayed tasks become ready at each exchange.
 
     With `wait`, a taker that got fewer than it wanted is idle: it is hinted READY once when there is something to take.
-    As many idle takers are hinted, in the order in which they came, as the tasks need that can now be taken and could
-    not before the operation. Raises `ValueError` for more than `CAP` settlements.
+    Idle takers are hinted in the order in which they came, as many as the newly available tasks need. Raises
+    `ValueError` for more than `CAP` settlements.
     """
 
     session: str
@@ -310,10 +310,10 @@ class Move(Operation["MovedCount | Reply"]):
     - to "cancelled": a task without a taker is cancelled, and its record kept for `ttl` seconds (None: for good). The
       holder of a leased task is hinted STOP once, and its children are swept; the task counts as moved. A task that is
       ending for a retry ends as cancelled.
-    - to "delayed": tasks that are waiting or delayed become ready after `delay` seconds, behind what is ready then.
-      With None as the `delay`, the time at which they are ready stays. Each of `payload`, `priority` and `group` that
-      is not None replaces the task's own. The task then stands in orders and groups as if it had been put like this in
-      the first place, its group may start anew, and no limit holds it up. A new payload alone moves nothing.
+    - to "delayed": tasks that are waiting or delayed become ready after `delay` seconds, behind what is ready then;
+      with None, at the same time as before. Each of `payload`, `priority` and `group` that is not None replaces the
+      task's own. The task then stands in orders and groups as if it had been put like this in the first place, its
+      group may start anew, and no limit holds it up. A new payload alone moves nothing.
     - to "waiting": dead tasks become ready, with no attempts and deliveries on record, whatever `max_size`. A dead task
       whose key another one has stays dead, and so does a child, but for a release.
     - to "purged": tasks that are waiting, delayed or dead are deleted, releases only if they are dead; tasks that are
@@ -411,9 +411,9 @@ KEYED_TASK = Index("keyed_task", "queue", Record, TaskPage, watchable=True)
 class SetPaused(Operation[Reply]):
     """Pause or resume a queue; a paused one hands out no tasks. Resumed, it is held off no longer. -> OK, MORE
 
-    With `seconds`, `paused` means nothing: no task of the `group`, or of the queue for "", starts for as long. The
-    later of two ends counts. Then tasks start one by one at the rate of the group or the queue, without a burst. The
-    queue and the pace of the group are remembered until then. 0 seconds end a hold-off at once.
+    With `seconds`, `paused` means nothing: the `group`, or the queue for "", is held off, and none of its tasks starts
+    for that time. The later of two ends counts. Then tasks start one by one at the rate, without a burst. The queue and
+    the pace of the group are remembered until then. 0 seconds end a hold-off at once.
     """
 
     key: str
@@ -426,8 +426,7 @@ class SetPaused(Operation[Reply]):
 class GroupCounts:
     """The number of tasks of a group in each state; a due task counts as delayed until an exchange moves it.
 
-    `starts_in` is the number of seconds until the next task of the group may start; `held_off` is the same if the group
-    is held off for as long, else 0.
+    The next task of the group may start in `starts_in` seconds; `held_off` is the same during a hold-off, else 0.
     """
 
     group: str
@@ -464,8 +463,8 @@ class QueueCounts:
     `reserved` slots belong to producers whose turn has come; `producers` wait, in the lines of groups too. `groups`
     have an unfinished task, "" aside; if `group_counter` differs, this counter is wrong. The longest waiting task has
     been ready for `oldest` seconds (0: none). `cursors` are the stored (name, value) pairs. `now` is the engine's time,
-    in seconds since 1970 in UTC. The next task may start in `starts_in` seconds; `held_off` is the same if the queue is
-    held off for as long, else 0. `held` releases have not begun, and do not count as put.
+    in seconds since 1970 in UTC. The next task may start in `starts_in` seconds; `held_off` is the same during a
+    hold-off, else 0. `held` releases have not begun, and do not count as put.
     """
 
     put: int
