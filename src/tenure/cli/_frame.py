@@ -21,8 +21,6 @@ _SOON = 5.0
 
 
 class _Section(NamedTuple):
-    """A table. Where it is too wide, the columns at `less` are left out, in that order."""
-
     header: tuple[str, ...]
     rows: list[tuple[str, ...]]
     less: tuple[int, ...]

@@ -27,7 +27,6 @@ class Handler:
     wants_store: bool
 
     def of_tasks(self, *, batch: bool = False) -> Callable[[Any], Any]:
-        """The handler as a function of a task; with `batch`, of a list of tasks."""
         try:
             return adapted(self.function, batch=batch)
         except TypeError as problem:

@@ -38,7 +38,6 @@ class Stop:
                 self.ask()
 
     def ask(self) -> None:
-        """Take no more, and finish what has begun."""
         self.asked = True
         self._say("finishes what has begun; a second signal stops at once")
         for scope in self._scopes:

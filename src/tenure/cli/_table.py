@@ -46,7 +46,6 @@ def columns_of_terminal() -> int | None:
 
 
 def width(text: str) -> int:
-    """The number of terminal columns that a printable text takes, or less."""
     if text.isascii():
         return len(text)
     return sum(map(_columns_of, text))

@@ -73,7 +73,6 @@ def _named(tasks: Iterable[Any], director: Director | None) -> list[tuple[str, A
 
 
 def _chain(by_name: dict[str, Wait]) -> tuple[list[str], bool]:
-    """The longest chain of tasks each of which waits for the next; or a circle of such tasks, and True."""
     following = {name: wait.on for name, wait in by_name.items()}
     depth: dict[str, int] = {}
     while free := [name for name, on in following.items() if not any(each in following for each in on)]:

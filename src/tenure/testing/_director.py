@@ -72,7 +72,6 @@ class Director:
         return None
 
     def begin(self, task: object) -> None:
-        """Note that the main task is in its first step, before which nothing could be decided."""
         number = self.number(task)
         if self.trace is not None:
             self.trace.step(number, task, 0.0)
@@ -122,10 +121,11 @@ class Director:
         return bool(newcomers)
 
     def late(self, timers: Sequence[float]) -> int:  # noqa: ARG002
+        """The index of the timer to jump to; the `timers` are close together, and sorted."""
         return 0
 
     def hurry(self, timers: Sequence[float]) -> int | None:  # noqa: ARG002
-        """Choose as `late` does while tasks are ready to run; None lets no time pass."""
+        """The index of the timer to jump to while tasks are ready to run; None lets no time pass."""
         return None
 
     def enter(self, block: Block) -> None:

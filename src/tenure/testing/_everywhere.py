@@ -31,8 +31,6 @@ class Cancellations:
 
 
 class _Point(NamedTuple):
-    """A place for a cancellation: a block, and the step before which it comes, or the moment when all wait."""
-
     block: int
     step: int
     idle: bool

@@ -60,7 +60,6 @@ def _order(lines: list[TraceLine]) -> str:
 
 
 def _stood(lines: list[TraceLine]) -> list[str]:
-    """The last place of each task that has not ended well; the latest stands first."""
     last = {line.task: line.what for line in lines if line.task}
     order = dict.fromkeys(line.task for line in reversed(lines) if line.task)
     stood = [f"  {task:<22} {last[task]}" for task in order if last[task] != "ends"]

@@ -101,7 +101,6 @@ def without_asyncio(backend: str) -> Generator[None]:
 
 
 def hint(error: BaseException, backend: str) -> str:
-    """A line on what to do if the scenario called the other loop itself; else nothing."""
     other = _OTHER[backend]
     if not _uses(other, error):
         return ""

@@ -21,8 +21,6 @@ OWN = f"{Path(__file__).parent}{os.sep}"
 
 
 class TraceLine(NamedTuple):
-    """A line of the trace: a step of a task, or (without a task) an event between two steps."""
-
     at: str
     task: str
     what: str
@@ -103,7 +101,6 @@ class Trace:
 
 
 def where(coroutine: Any) -> str:
-    """The place in which a task waits: the innermost line outside of the loops' own libraries, with its text."""
     if getattr(coroutine, "cr_frame", None) is None:
         return "ends"
     hidden = (*library_files(), OWN)

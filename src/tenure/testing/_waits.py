@@ -106,8 +106,6 @@ def name_and_coroutine(task: Any) -> tuple[str, Any]:
 
 
 class _Tasks:
-    """The tasks of one report, and the things that they wait for, numbered as they are met."""
-
     def __init__(self, tasks: Iterable[tuple[str, Any]]) -> None:
         self._names: dict[int, str] = {}
         self._numbers: dict[int, int] = {}

@@ -74,5 +74,4 @@ async def end_sessions(store: StoreHandle, process: str) -> bool:
 
 
 def departed(cursors: Mapping[str, Any], prefix: str) -> list[str]:
-    """The cursors of processes (`prefix` and a name) that have died on this machine."""
     return [name for name, value in cursors.items() if name.startswith(prefix) and has_died(value.get("who"))]

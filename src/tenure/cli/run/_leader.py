@@ -33,8 +33,6 @@ class _Drains(Protocol):
 
 
 class RunLeader:
-    """This process's part in leading one generation of a run."""
-
     def __init__(
         self,
         record: Record,

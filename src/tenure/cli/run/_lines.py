@@ -221,7 +221,6 @@ class _Reader:
         self._ended = False
 
     def lines(self, most: int) -> tuple[list[bytes], bytes]:
-        """The next lines without their ends, and their bytes in the file; empty at its end."""
         buffer = self._buffer
         while b"\n" not in buffer:
             if len(buffer) > _LONGEST:

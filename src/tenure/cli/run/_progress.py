@@ -208,8 +208,6 @@ def prints_above(screen: Screen) -> Generator[None]:
 
 
 class Progress:
-    """Shows the progress of a run."""
-
     def __init__(
         self, queue: WorkQueue, tally: RunTotals, screen: Screen, leads: Callable[[], bool] = lambda: True
     ) -> None:

@@ -23,8 +23,6 @@ _ALL = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired
 
 @dataclass(frozen=True, slots=True)
 class RunEntry:
-    """The run's `plan`, its `generation` from 1, and the generation below which all is `purged`."""
-
     plan: Plan
     generation: int = 1
     purged: int = 1

@@ -112,7 +112,6 @@ class Children:
         self._signals.append(number)
 
     def _turn(self) -> bool:
-        """Check signals, sources and processes; return False if all is over."""
         while self._signals:
             number = self._signals.pop(0)
             if not (self._stopping and is_hangup(number)):

@@ -55,8 +55,6 @@ class Order:
 
 
 class ReadyTasks:
-    """The waiting tasks of a group in the order of priority, and of age once anybody asks for it."""
-
     __slots__ = ("by_age", "by_priority")
 
     def __init__(self, group: str, is_ready: Callable[[str, Rank], bool]) -> None:

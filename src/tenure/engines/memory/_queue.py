@@ -77,7 +77,6 @@ class MemoryQueue(rules.Queue):
         return task is not None and task.place == DELAYED and task.ready_at == rank[-2]
 
     def enter(self, task: MemoryTask) -> None:
-        """Enter a task into the order of its place; its former ranks no longer stand."""
         if task.place == DELAYED:
             self._by_due.add((task.ready_at, task.id), self.delayed)
             return
@@ -160,7 +159,6 @@ class MemoryQueues:
         return queue
 
     def stored(self, name: str) -> MemoryQueue | None:
-        """The queue, although perhaps nothing keeps it."""
         return self._queues.get(name)
 
     def check_now(self, name: str) -> None:

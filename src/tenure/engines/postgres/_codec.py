@@ -78,7 +78,6 @@ _MISSING = object()
 
 
 def decoded(answer: type[T], row: Row, **others: Any) -> T:
-    """The answer of a row, apart from `others`; the last fields may be missing where they have a default."""
     n: Iterator[Any] = iter(row.n)
     b: Iterator[Any] = iter(row.b)
     for field, is_number, convert in _fields_received(answer):

@@ -60,7 +60,6 @@ def version(schema: str) -> Statement:
 
 
 def creation(schema: str) -> Statement:
-    """Makes the schema, or brings it up to date, unless another process has done so meanwhile; in one transaction."""
     tables = in_schema(schema, _parts("schema")) + f"\nINSERT INTO {schema}.meta (version) VALUES (0);"
     steps = "\n".join(
         f"IF former > 0 AND former < {number} THEN"

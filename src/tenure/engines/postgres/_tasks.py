@@ -68,7 +68,6 @@ def _does_more(task: e.NewTask) -> bool:
 
 
 def about_key(task: e.NewTask) -> str:
-    """The effect of a task's key: the word, the ttl and the longest wait, -1 for none."""
     return f"{task.on_duplicate} {_at_least_none(task.key_ttl)} {_at_least_none(task.max_wait)}"
 
 

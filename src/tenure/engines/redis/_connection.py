@@ -27,7 +27,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 2.0
 """Seconds between attempts to connect: twice as long each time, less up to a half by chance."""
 
 ENOUGH = 8
-"""While fewer commands are under way each is sent at once; then as many leave together, or all of a turn."""
+"""Below this number of commands under way each is sent at once; above, this number leave together, or all of a turn."""
 
 
 class _Batch:
@@ -50,8 +50,8 @@ class _Batch:
 class Connection:
     """Sends commands in the order in which they came; a caller that is cancelled does not change that order.
 
-    With `replicas`, commands that were sent together, with marks (see `mark`), get their replies once as many replicas
-    have acknowledged everything that the server has done. After half of the response timeout, each reply is a
+    With `replicas`, replies to commands that were sent together, with marks (see `mark`), are delivered once that many
+    replicas have acknowledged all that the server has done. After half of the response timeout, each is a
     `StoreUnavailable`, unless it is an error. `on_message(channel, message)` is called for each message, with None when
     the server ends the subscription, `lost()` when the connection has broken, and `reconnected()` when messages may
     have been lost.

@@ -141,7 +141,6 @@ class Nodes:
         return self._homes[shard]
 
     async def _redirected(self, shard: int, node: _Node, error: hiredis.ReplyError) -> _Node | None:
-        """Do what the error says; return the node to which to send just once."""
         match code_of(error):
             case "MOVED":
                 self._move({shard: target(node.where, str(error))})

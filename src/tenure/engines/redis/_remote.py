@@ -25,8 +25,6 @@ from ._shards import shard_of
 
 
 class Topology(Protocol):
-    """The connections to the servers, and the shard to which each leads."""
-
     @property
     def connections(self) -> Mapping[int, Connection]:
         """The connection, up or not, to the server of each shard whose server is known.

@@ -48,7 +48,6 @@ def script(name: str) -> Script:
 
 
 def _commands() -> list[str]:
-    """The commands that the scripts call, apart from PUBLISH or SPUBLISH."""
     text = b"".join(source_of(name) for name in SCRIPTS if name != "probe").decode()
     return sorted(set(_call.findall(text)))
 

@@ -143,7 +143,6 @@ def exchange(op: e.Exchange) -> Iterator[Argument]:
 
 
 def _more(more: Any, now: int) -> tuple[bytes, bytes, bytes, str, int, float | None]:
-    """The progress, failure, meta, group, entries and deadline of a task; of most there is only the group."""
     if not isinstance(more, list):
         return b"", b"", b"", text(more), 0, None
     progress, failure, meta, group, entries, deadline = cast("list[Any]", more)

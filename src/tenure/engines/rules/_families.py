@@ -489,7 +489,6 @@ class Families(Releases):
                 self._sweep_failed(family)
 
     def _go_on(self, family: Family) -> None:
-        """Begin the releases of an ending task without unfinished children, or else apply its verdict."""
         is_final = family.ending != _RETRY
         if is_final and self._begin_next(family):
             self.sweep_from(family, "")

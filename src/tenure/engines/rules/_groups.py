@@ -155,7 +155,6 @@ class Groups(GroupSettings):
 
     @property
     def are_kept(self) -> bool:
-        """True if there is a group, or the settings of groups and rates differ from the defaults."""
         settings = self.per_group or self.max_size or self.weights or self.every or self.group_every
         return bool(self.named or self.idle or settings or not self.hold or self.starts_at > -inf)
 
@@ -239,8 +238,8 @@ class Groups(GroupSettings):
         return again
 
     def hold_off(self, name: str, seconds: float) -> float:
-        """Start no task of a group, or of the queue for "", for `seconds` (0: hold off no longer); return when that
-        ends.
+        """Start no task of a group, or of the queue for "", for `seconds` (0: hold off no longer); return until when
+        this matters.
         """
         now = self._rows.now
         if not name:
@@ -287,7 +286,7 @@ class Groups(GroupSettings):
         group.unfinished += 1
 
     def count_out(self, name: str, task: int) -> None:
-        """Count an unfinished task less, which was neither leased nor waiting."""
+        """Count one unfinished task less in a group; it was neither leased nor waiting."""
         group = self._rows.change(name)
         group.unfinished -= 1
         self.unfinished -= not group.unfinished

@@ -128,5 +128,4 @@ class Keys:
 
 
 def delay_since(new: e.NewTask, since: float) -> float:
-    """The seconds after which a new task is ready, `since` seconds after its first put."""
     return new.delay if new.max_wait is None else max(0.0, min(new.delay, new.max_wait - since))

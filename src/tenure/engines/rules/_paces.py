@@ -17,7 +17,6 @@ class Pace(NamedTuple):
 
     @property
     def slack(self) -> float:
-        """The seconds for which a time has an effect after the next start of a task."""
         return (self.burst - 1) * self.every
 
     def at(self, starts_at: float, now: float, new: Pace) -> float:

@@ -55,7 +55,6 @@ class Room:
         return None
 
     def join(self, queue: Queue, name: str, session: int, count: int, group: str) -> Producer:
-        """Put a producer into the line of its group if the group is full, else into the line of the queue."""
         queue.ordinal += 1
         place, groups = IN_LINE, queue.groups
         if groups.room(group) < count:

@@ -19,7 +19,7 @@ class Task:
     """An unfinished task; it has a session (a number) while it is leased, and a family if `kin`.
 
     `stop` is the rank of the request to cancel it, or 0 if it is superseded. The fields up to the group suffice for
-    settling. `expires` is the earlier of the deadline and, for a task that has not begun, the expiry.
+    settling. At `expires` the engine looks at the task: its expiry or its deadline may have passed.
     """
 
     id: int
@@ -91,9 +91,7 @@ class TaskRows(Protocol):
 
     def first_of_session(self, session: Any, /) -> tuple[str, int] | None: ...
 
-    def stops(self, queue: Any, session: Any, /) -> tuple[int, ...]:
-        """The tokens of the session's tasks to be cancelled, in the order of the requests."""
-        ...
+    def stops(self, queue: Any, session: Any, /) -> tuple[int, ...]: ...
 
     # what is shown
 

@@ -67,7 +67,6 @@ class Settling:
         return tuple(refused)
 
     def _end_groups(self, queue: Queue, accepted: Sequence[tuple[Task, e.Settle]]) -> None:
-        """Forget the groups that end with these tasks, and read the others, each with one statement."""
         names = {lease.group for lease, _ in accepted if lease.group}
         gone = queue.groups.end([lease.id for lease, settle in accepted if settle.verdict is e.Verdict.DONE])
         left = queue.groups.read(names) if gone < len(names) else ()
@@ -212,7 +211,6 @@ class Settling:
             self._state.notify_watchers("drain", queue.name, e.Notice.DRAINED)
 
     def end(self, queue: Queue, task: Task, ends: e.Ends, session: Session | None = None) -> None:
-        """End a task that is neither leased nor in an order; `session` settled it, if any."""
         if ends.state != "done" and task.kin and self.families.is_release(queue, task.id):
             ends = e.as_letter(ends)
         state, ttl = self._state, ends.ttl

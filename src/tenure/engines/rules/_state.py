@@ -35,8 +35,6 @@ class Counters:
 
 
 class State(Protocol):
-    """Tables, time, numbers, sessions, hints and the step budget of the operation that is being applied."""
-
     @property
     def last(self) -> Counters: ...
 

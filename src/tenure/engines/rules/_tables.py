@@ -34,8 +34,6 @@ OF_SESSION = Order(("session",), ("rank",), grows=True)
 
 
 class Layout:
-    """The rows of a table: their class, the fields of their key, and their orders by name."""
-
     __slots__ = ("key", "name", "orders", "row")
 
     def __init__(self, name: str, row: type[Any], key: tuple[str, ...], /, **orders: Order) -> None:

@@ -17,7 +17,9 @@ _AT_ONCE = 10
 
 
 class Waker:
-    """Wakes processes that use the file with this identity. Thread safety: none; on the thread of the connection."""
+    """Wakes processes that use the file with this identity. Thread safety: none; used on the thread of
+    the connection.
+    """
 
     def __init__(self, file: tuple[int, int]) -> None:
         self._file = file
