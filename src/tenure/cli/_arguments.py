@@ -1,4 +1,4 @@
-"""Options: how they are read and checked, one by one and, for `tenure run`, together."""
+"""Options: read and checked, one by one and, for `tenure run`, together."""
 
 from __future__ import annotations
 

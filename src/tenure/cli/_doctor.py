@@ -1,4 +1,4 @@
-"""`tenure doctor URL`: connects, checks the store, and reports each problem in a line with its remedy."""
+"""`tenure doctor URL`: checks a store, and reports each problem in a line with its remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tenure holders`: the holders and waiters of keys; it breaks a hold that is stuck."""
+"""`tenure holders`: the holders and waiters of keys; it breaks a stuck hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A full-screen terminal: the alternate screen, without a cursor, and keys as they are pressed."""
+"""A full-screen terminal, without a cursor, and keys as they are pressed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: its words are parsed, the command runs, and an exit code is returned."""
+"""The command line: parses the words, runs the command, and returns an exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts that commands about one queue share: its name, ids of its tasks, and the check that it exists."""
+"""The parts that commands about one queue share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tenure schedule`: schedules listed, set, paused and removed, their next ticks, and a task put by hand."""
+"""`tenure schedule`: schedules listed, set, paused and removed, their ticks, and a task put by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tenure web`: a page about a store, which can only be read unless actions are allowed."""
+"""`tenure web`: a page about a store, read-only unless actions are allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The base of commands that read a store, or change it by hand: the store's address, and its opening."""
+"""The base of commands on a store: its address, and its opening."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Virtual time on asyncio: a selector that jumps to the next timer instead of waiting for it."""
+"""Virtual time on asyncio: a selector that jumps to the next timer instead of waiting."""
 
 from __future__ import annotations
 

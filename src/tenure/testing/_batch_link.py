@@ -1,4 +1,4 @@
-"""A link between one store and an engine on which operations travel in batches."""
+"""A link between one store and an engine, for operations in batches."""
 
 from __future__ import annotations
 

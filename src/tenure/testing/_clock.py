@@ -1,4 +1,4 @@
-"""Virtual time on asyncio and trio: the clock jumps to the next timer as soon as nothing can run."""
+"""Virtual time on asyncio and trio: the clock jumps to the next timer when nothing can run."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ class VirtualClock:
     pipe, the clock waits too.
 
     `backend` is "asyncio" or "trio" (uvloop's clock cannot be exchanged). `settle` is for how many real seconds nothing
-    must happen before the time jumps. Give it a few hundredths if threads or sockets take part: every jump then takes
-    that long.
+    must happen before the time jumps. Give it a few hundredths for threads or sockets: every jump then takes that long.
 
-    Pass `backend_options` to `anyio.run`, or have the `anyio_backend` fixture give them. One clock serves one run at a
-    time, and keeps its time from one run to the next.
+    Pass `backend_options` to `anyio.run`, or return them from the `anyio_backend` fixture. One clock serves one run at
+    a time, and keeps its time from one run to the next.
 
     Thread safety: for the thread of its event loop; `now()` may be read from any thread.
     """

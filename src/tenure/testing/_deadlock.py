@@ -1,4 +1,4 @@
-"""Deadlocks: nothing can happen any more; which task waits for what, and where."""
+"""Deadlocks: which task waits for what, and where."""
 
 from __future__ import annotations
 

@@ -132,13 +132,13 @@ def cancel_everywhere(
 ) -> Cancellations:
     """Run `scenario` again and again, and cancel each of its `cancellable()` blocks in every place, one a run.
 
-    The tasks run in their natural order, in virtual time, so that one run is like the next up to the cancellation. A
-    place is between two steps that any tasks take during the block, or a moment at which all wait (see
-    `Cancellations.windows`). The block is cancelled by its scope and, on asyncio, by its task's own `cancel()`;
-    `cancel` is "scope" or "native" for one of them alone. A task of the scenario that waits in `await newcomer()` comes
-    in the same tick, in further runs of its own.
+    The tasks run in their natural order, in virtual time, so that runs are alike up to the cancellation. A place is
+    between two steps of tasks during the block, or a moment at which all wait (see `Cancellations.windows`). The block
+    is cancelled by its scope and, on asyncio, by its task's own `cancel()`; `cancel` is "scope" or "native" for one of
+    them alone. A task of the scenario that waits in `await newcomer()` comes in the same tick, in further runs of its
+    own.
 
-    The scenario asserts what must hold afterwards; it fails as one of `explore()` does, and the first failure raises
+    The scenario asserts what must hold afterwards; it fails as in `explore()`, and the first failure raises
     `ScheduleFailed`. Raises `ValueError` for bad arguments and for a scenario that enters no `cancellable()`,
     `ModuleNotFoundError` for trio where it is missing. By default, `backends` are those installed, and asyncio alone if
     the scenario uses asyncio itself.

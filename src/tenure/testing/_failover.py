@@ -1,4 +1,4 @@
-"""A memory engine that fails over to a replica that lags: it forgets what was applied last, and goes on from there."""
+"""A memory engine that fails over to a lagging replica: it forgets what was applied last."""
 
 from __future__ import annotations
 

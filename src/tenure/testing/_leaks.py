@@ -1,4 +1,4 @@
-"""The check that a block leaves no task, thread, file or socket, and no slot of the objects that the caller names."""
+"""The check that a block leaves no task, thread, file, socket or slot behind."""
 
 from __future__ import annotations
 
@@ -116,11 +116,10 @@ def assert_no_leaks(
 ) -> LeakCheck:
     """A block, `with` or `async with`, that must leave no task, thread, file or socket behind, and no slot of `things`.
 
-    What was there before does not count, nor do the idle worker threads that anyio, trio and asyncio keep for the next
-    call. Tasks are those of the running event loop, if there is one. Files and sockets are compared where the system
-    lists them (`/proc/self/fd`). Of each of `things` (objects with a `statistics()` that is not awaited) no more may be
-    in use, held, open or waited for than before. What is about to end has `grace` real seconds for it; `async with`
-    lets tasks run meanwhile.
+    What was there before does not count, nor do the idle worker threads of anyio, trio and asyncio. Tasks are those of
+    the running event loop. Files and sockets are compared where the system lists them (`/proc/self/fd`). Of each of
+    `things` (objects with a `statistics()` that is not awaited) no more may be in use, held, open or waited for than
+    before. What is about to end has `grace` real seconds for it; `async with` lets tasks run meanwhile.
 
     Raises `LeakError` with one line for each thing left, unless the block raised an error itself; `TypeError` for one
     of `things` that does not report what is in use, and `ValueError` for a bad `grace`.

@@ -1,4 +1,4 @@
-"""The message about a schedule that failed: the error, the schedule, where each task stood, the last steps."""
+"""The message about a schedule that failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run of a scenario on one loop under one director, and its failure, if it failed."""
+"""A run of a scenario on one loop under one director."""
 
 from __future__ import annotations
 

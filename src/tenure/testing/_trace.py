@@ -1,4 +1,4 @@
-"""The trace of a run: which task ran when, where it waited afterwards, and in which step the run failed."""
+"""The trace of a run: which task ran when, where it then waited, and which step failed."""
 
 from __future__ import annotations
 

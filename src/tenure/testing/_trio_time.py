@@ -1,4 +1,4 @@
-"""Virtual time on trio: its own `MockClock`, and a watch for deadlocks, in which that would spin for ever."""
+"""Virtual time on trio: its own `MockClock`, and a watch for deadlocks, in which that clock would spin for ever."""
 
 # trio's runner has no public door to its clock.
 # pyright: reportPrivateUsage=false

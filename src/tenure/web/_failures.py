@@ -1,4 +1,4 @@
-"""The latest failures, by the type of error: the dead letters of the last hour, and tasks between two tries."""
+"""The latest failures, by the type of error: dead letters of the last hour, and delayed tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The core that the server of `tenure web` and the ASGI application share: which request has which answer."""
+"""The core that the server of `tenure web` and the ASGI application share."""
 
 from __future__ import annotations
 

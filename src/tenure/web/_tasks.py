@@ -1,4 +1,4 @@
-"""The tasks of a queue for the page: listed, searched, and shown one at a time with all details.
+"""The tasks of a queue for the page: listed, searched, and shown with all details.
 
 These are operations of the engine, since a `WorkQueue` made here would replace the options of the user's own.
 """

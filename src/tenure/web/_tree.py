@@ -1,4 +1,4 @@
-"""The tree of a task: its children, their children, and for which of them the task waits."""
+"""The tree of a task, and for which descendants the task waits."""
 
 from __future__ import annotations
 

@@ -161,8 +161,8 @@ def _add(seen: SeenProcess, item: e.SessionItem, kind: str, name: str) -> None:
 async def find_deadlocks(store: StoreHandle, keys: Sequence[SeenKey]) -> tuple[Deadlock, ...]:
     """The deadlocks among keys that were looked at; keys are named "kind name".
 
-    Keys are not all read at the same time. So each circle is read again: a circle of waits that lasted from the first
-    look to the second was there in between, all of it at once.
+    Keys are read one after the other, so each circle is read again: waits that lasted from the first look to the second
+    were all there in between.
     """
     deadlocks = _deadlocks(keys)
     if not deadlocks:

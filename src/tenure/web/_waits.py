@@ -2,8 +2,8 @@
 
 The method is graph reduction (Holt 1972): let every task that waits for nothing finish and give back what it holds,
 serve the lines from their heads, and so on. The tasks that are left can never go on, unless a wait has a time limit or
-a task is cancelled. The names of holders contain their tasks, and a task waits for one thing at a time: so a circle of
-tasks is certain, as far as the readings belong to one time.
+a task is cancelled. Since the names of holders contain their tasks, a circle of tasks is certain, as far as the
+readings belong to one time.
 
 A task that holds something may wait for another task of its process, which waits for a key; this is not seen. So
 lasting circles of processes are reported too, as possible.

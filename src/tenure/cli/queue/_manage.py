@@ -1,4 +1,4 @@
-"""`tenure queue requeue`, `cancel`, `purge`, `pause` and `resume`: changes of a queue by hand, each of them printed."""
+"""`tenure queue requeue`, `cancel`, `purge`, `pause` and `resume`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tenure queue show NAME ID`: all that is known of one task and its tree; and `tenure queue reschedule`."""
+"""`tenure queue show NAME ID`: one task and its tree; and `tenure queue reschedule`."""
 
 from __future__ import annotations
 

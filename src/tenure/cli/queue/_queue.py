@@ -1,4 +1,4 @@
-"""`tenure queue`: queues listed and shown; `_manage` has the commands that change queues."""
+"""`tenure queue`: queues listed and shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options by which commands select tasks, and the changes of the tasks that are selected."""
+"""The options that select tasks, and changes of the selected tasks."""
 
 from __future__ import annotations
 

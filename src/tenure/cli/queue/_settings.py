@@ -1,4 +1,4 @@
-"""`tenure queue set`: the settings of a queue by hand; and how they are shown."""
+"""`tenure queue set`: the settings of a queue."""
 
 from __future__ import annotations
 

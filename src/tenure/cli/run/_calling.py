@@ -1,4 +1,4 @@
-"""Calling the handler for a task: in a thread if it is sync, for a limited time, and timed."""
+"""Calling the handler for a task: in a thread if it is sync, with a time limit."""
 
 from __future__ import annotations
 

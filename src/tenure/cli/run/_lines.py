@@ -1,4 +1,4 @@
-"""Files of lines as a source: a byte offset is its place, and a checksum shows that the bytes before are unchanged."""
+"""Files of lines as a source: a place is a byte offset; a checksum shows that the bytes before are unchanged."""
 
 from __future__ import annotations
 

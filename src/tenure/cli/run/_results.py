@@ -1,10 +1,9 @@
 """The results file: written from the store, in the order in which the inputs ended.
 
-The store alone determines the contents: the line of the n-th ending is always the same, at the same place. So it is
-enough to record (offset, rank) after every portion; the process that continues cuts the file back to the offset and
-writes the lines after the rank. A writer that was frozen and writes late writes the same bytes. A store that has lost
-its last endings gives their ranks again: the task of the last line no longer has its rank, and the file is written
-anew.
+The store alone determines the contents: the line of the n-th ending is always the same, at the same place. So (offset,
+rank) is recorded after every portion; the process that continues cuts the file back to the offset and writes the lines
+after the rank. A frozen writer that writes late writes the same bytes. A store that has lost its last endings gives
+their ranks again: the task of the last line then has another rank, and the file is written anew.
 """
 
 from __future__ import annotations

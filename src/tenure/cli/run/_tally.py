@@ -1,4 +1,4 @@
-"""The totals of a run in this process, stored now and then, and the totals of all processes together."""
+"""The totals of a run, in this process and in all processes together."""
 
 from __future__ import annotations
 

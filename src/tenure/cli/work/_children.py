@@ -1,4 +1,4 @@
-"""The processes of `tenure work --processes N` and `--reload`: started, started again, and stopped together."""
+"""The processes of `tenure work --processes N` and `--reload`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tenure work`: the options, and the choice to work in this process or in child processes."""
+"""`tenure work`: its options; it works in this process or in child processes."""
 
 from __future__ import annotations
 

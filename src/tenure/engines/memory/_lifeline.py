@@ -1,4 +1,4 @@
-"""The engine that renews the sessions of a memory engine from another thread, while its loop is blocked."""
+"""The engine that renews the sessions of a memory engine while its loop is blocked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Lifeline(e.Engine):
     """Renews sessions of a memory engine from another thread, and does nothing else.
 
     The loop may use the state at any moment, so a renewal assigns a single attribute. It adds a ttl, since another
-    thread cannot read the clock of the loop; the next heartbeat corrects the sum.
+    thread cannot read the loop's clock; the next heartbeat corrects the sum.
     """
 
     url = "memory:"

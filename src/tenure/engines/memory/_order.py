@@ -1,4 +1,4 @@
-"""An order whose entries may leave at any place: a heap that is swept when most of its entries are dead."""
+"""An order whose entries may leave anywhere: a heap that is swept when most of its entries are dead."""
 
 from __future__ import annotations
 

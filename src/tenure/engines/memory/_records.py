@@ -1,4 +1,4 @@
-"""The records of a queue's tasks that have ended, in the order of the endings."""
+"""The records of ended tasks, in the order of the endings."""
 
 from __future__ import annotations
 

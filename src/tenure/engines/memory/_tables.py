@@ -1,4 +1,4 @@
-"""Tables of rows in memory: a dictionary by key, and for each order dictionaries in that order."""
+"""Tables of rows in memory: dictionaries by key, and in each order."""
 
 from __future__ import annotations
 

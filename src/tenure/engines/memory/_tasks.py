@@ -1,4 +1,4 @@
-"""The rows of tasks in memory: the interface of `engines.rules`, implemented task by task."""
+"""The rows of tasks in memory, changed task by task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The codecs of the children and the entries of tasks, and an entry of a row."""
+"""The codecs of children and entries."""
 
 from __future__ import annotations
 

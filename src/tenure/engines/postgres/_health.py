@@ -1,4 +1,4 @@
-"""The health of the server, of a row of the function `health`."""
+"""The health of the server."""
 
 from __future__ import annotations
 

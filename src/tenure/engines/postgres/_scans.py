@@ -1,7 +1,7 @@
 """Scans: the arguments of the function `scan`, and the pages of the rows that it returns.
 
-A row ends with its place in the index: some numbers, and in some indexes a name. The next page begins at the place of
-the last row; in the index of entries, this is the plain name.
+A row ends with its place in the index: some numbers, and in some indexes a name. The next page begins there; in the
+index of entries, this is the plain name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values as functions take and return them, in PostgreSQL's binary format: names, durations, metadata, arrays."""
+"""Values in PostgreSQL's binary format: names, durations, metadata, arrays."""
 
 from __future__ import annotations
 

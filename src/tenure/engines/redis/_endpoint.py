@@ -1,4 +1,4 @@
-"""The address of a server and the user that speaks to it, as a URL says."""
+"""The address of a server and its user, as a URL says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shards that an operation needs, and the answer that is made of their answers."""
+"""Operations on several shards, and the merging of the answers."""
 
 from __future__ import annotations
 

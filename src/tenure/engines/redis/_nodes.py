@@ -1,4 +1,4 @@
-"""The nodes of a cluster: a connection to each, which shard is where, and the subscriptions."""
+"""The nodes of a cluster: their connections, their shards, and the subscriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part that one server and a cluster share: operations become scripts on shards, and replies become answers."""
+"""The part that one server and a cluster share: operations become scripts on shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The number of replicas that have to acknowledge a change before it counts."""
+"""Replicas that have to acknowledge a change before it counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scans: the arguments of `scan.lua`, and the pages of what it returns."""
+"""Scans: the arguments of `scan.lua`, and the pages that it returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shards: the keys that a cluster keeps together, and the nodes of the shards."""
+"""Shards: keys that a cluster keeps together, and their nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plain connection, whose socket a caller may use at once, without waiting for a turn of the loop."""
+"""A plain connection, whose socket a caller may use at once, without a turn of the loop."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The rules of the operations for the engines in Python: plain functions over tables, without I/O.
 
-An engine supplies the tables, and the rows of tasks (`_rows.py`). The scripts of the other engines follow these rules,
-and the conformance suite compares both.
+An engine supplies the tables, and the rows of tasks (`_rows.py`). The conformance suite compares the other engines with
+these rules.
 """
 
 from ._claims import CLAIMERS, POOLS, RESOURCES

@@ -1,4 +1,4 @@
-"""Claims: pools of resources with slots, matched by metadata, least recently used first; lines of claimers."""
+"""Claims: pools of resources with slots, matched by metadata, least recently used first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of a queue's tasks, and the treatment of a new task whose key another task has."""
+"""The keys of tasks, and new tasks whose key another task has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names with lone surrogates, which have no encoding: keys of tasks and names of groups."""
+"""Keys and names of groups with lone surrogates, which have no encoding."""
 
 from __future__ import annotations
 

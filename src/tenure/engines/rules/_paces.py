@@ -1,4 +1,4 @@
-"""Paces: the time from which the next task of a group, or of a queue, may start, by its rate and by hold-offs.
+"""Paces: the time from which the next task of a group, or of a queue, may start.
 
 GCRA as in `tenure.engine.Limiter`, for a cost of 1: one number, the time of the next start, replaces the bookings.
 """

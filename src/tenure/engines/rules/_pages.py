@@ -1,4 +1,4 @@
-"""Pages: rows with their places in an index, and the place from which the next page goes on."""
+"""Pages: rows with their places in an index, and the beginning of the next page."""
 
 from __future__ import annotations
 

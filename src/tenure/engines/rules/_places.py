@@ -1,4 +1,4 @@
-"""Places: the rows of holders of an object and of waiters in its line, for each family that has a line."""
+"""Places: the rows of holders and waiters of an object, for each family with a line."""
 
 from __future__ import annotations
 

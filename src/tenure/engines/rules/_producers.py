@@ -1,4 +1,4 @@
-"""Producers: they put tasks into a queue that has room, or wait in line until their slots are reserved."""
+"""Producers: they put tasks into a queue, or wait in line until slots are reserved for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room in a queue: slots that are reserved for producers, and the lines in which producers wait for slots."""
+"""Room in a queue: reserved slots, and the lines of producers that wait for slots."""
 
 from __future__ import annotations
 

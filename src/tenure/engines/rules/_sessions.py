@@ -1,4 +1,4 @@
-"""Sessions: opened, renewed and closed; the holds of an ended session are dropped family by family."""
+"""Sessions: opened, renewed and closed; an ended session drops its holds family by family."""
 
 from __future__ import annotations
 

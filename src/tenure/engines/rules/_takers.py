@@ -1,4 +1,4 @@
-"""Takers: idle sessions, which are hinted in the order in which they came when tasks can be taken."""
+"""Takers: idle sessions, hinted in the order in which they came when tasks can be taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes and ends of tasks, written together, with hints to the sessions that follow them."""
+"""Changes and ends of tasks, written together, and hints to the followers of the tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two clocks of the engine, in whole microseconds: they are exact, small in an index, and survive JSON."""
+"""The two clocks of the engine, in whole microseconds: exact, small in an index, and safe in JSON."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def boot_id() -> str:
 class SinceBoot:
     """Seconds since the machine was booted, on its own clock.
 
-    A time namespace shifts `CLOCK_BOOTTIME`; the kernel shows the shift, which is subtracted here. A process that was
-    frozen and restored (CRIU) is in another namespace: the two clocks have then jumped apart, and the shift is read
-    again. Systems without `CLOCK_BOOTTIME` may not count the time asleep.
+    A time namespace shifts `CLOCK_BOOTTIME`; the kernel shows the shift, which is subtracted here. It is read again
+    when the two clocks have jumped apart: a process that was frozen and restored (CRIU) is in another namespace.
+    Systems without `CLOCK_BOOTTIME` may not count the time asleep.
 
     Thread safety: none needed; at worst two threads read the shift.
     """

@@ -1,6 +1,4 @@
-"""The rows of the groups of one queue: read once per transaction, and written back before a statement reads many
-groups.
-"""
+"""The groups of one queue: read once per transaction, written before a statement reads many groups."""
 
 from __future__ import annotations
 

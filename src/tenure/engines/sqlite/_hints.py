@@ -1,4 +1,4 @@
-"""Hints for processes that other engines serve: a table that each of them reads on from its last position."""
+"""Hints for processes of other engines: a table that each process reads on from its last position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The replacement of the engine's thread for tests in virtual time: functions run at once, on the loop."""
+"""The engine's thread for tests in virtual time: functions run at once, on the loop."""
 
 from __future__ import annotations
 

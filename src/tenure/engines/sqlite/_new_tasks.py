@@ -1,4 +1,4 @@
-"""New tasks, inserted together: one statement for the tasks of an operation that are alike."""
+"""New tasks: one statement inserts the tasks of an operation that are alike."""
 
 from __future__ import annotations
 

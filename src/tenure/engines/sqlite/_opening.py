@@ -1,4 +1,4 @@
-"""Opening the file: created if need be, and refused, untouched, if it belongs to another program or is not fit."""
+"""Opening the file: created if need be, and refused, untouched, if it is another program's or unfit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A check that the paths still lead to the open files: the next process to open them has to find the same files."""
+"""A check that the paths still lead to the open files: other processes would open others."""
 
 from __future__ import annotations
 

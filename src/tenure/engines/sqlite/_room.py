@@ -1,9 +1,9 @@
 """Room on the disk: deleting and releasing need free space too, so the file stops growing before the disk is full.
 
-Committed data goes to the log first, and to the end of the file later, by a checkpoint. A checkpoint that finds no room
-leaves the log, which grows until nothing can be written. So an operation that makes the file grow is refused unless
-there is room for both copies, and for a put something more. While room is scarce, each growth goes to the file at once,
-and the log is written over again and again.
+Committed data goes to the log, and to the end of the file by a later checkpoint. A checkpoint without room leaves the
+log, which grows until nothing can be written. So an operation that makes the file grow is refused unless there is room
+for both copies, and for a put something more. While room is scarce, each growth goes to the file at once, and the log
+is reused.
 """
 
 from __future__ import annotations

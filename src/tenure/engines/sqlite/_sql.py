@@ -1,7 +1,7 @@
 """The statements of the room's `.sql` files, by name.
 
-A file consists of blocks, parted by empty lines. A block begins with `-- name: a sentence`, may go on with comment
-lines (inputs and outputs), and the rest is one statement.
+Empty lines part the blocks of a file. A block begins with `-- name: a sentence`, may go on with comment lines, and the
+rest is one statement.
 """
 
 from __future__ import annotations

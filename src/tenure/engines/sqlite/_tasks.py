@@ -1,4 +1,4 @@
-"""The rows of tasks: the interface of `engines.rules`, in a few statements for a whole batch."""
+"""The rows of tasks in the file, in a few statements for a whole batch."""
 
 from __future__ import annotations
 

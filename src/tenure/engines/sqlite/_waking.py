@@ -1,7 +1,7 @@
-"""Waking other processes: a datagram makes the process for which a hint was written read it at once.
+"""Waking other processes: a datagram makes a process read a hint at once.
 
 The addresses are abstract ones of Linux: no files, gone with their sockets. A lost datagram does no harm, since each
-process also looks for hints by itself, as all do on other systems, and between containers that share only the file.
+process also looks for hints by itself; on other systems, and in containers that share only the file, it does only that.
 """
 
 from __future__ import annotations
