@@ -33,8 +33,6 @@ Wrap = Callable[[Any, Portal], Any]
 
 
 class HoldRequest(Request):
-    """A request for an asynchronous block, whose body runs in the thread."""
-
     def __init__(
         self,
         portal: Portal,
@@ -91,7 +89,6 @@ class HoldRequest(Request):
             raise
 
     def leave(self, error: BaseException | None, finished: bool) -> None:
-        """Give back the hold: the thread has left its body, or was interrupted."""
         if self._leave is not None and self.state == "held":
             self.state, self._error, self.finished = "leaving", error, finished
             self._disclaim()

@@ -79,8 +79,6 @@ class SyncProxy:
 
 
 class Held(SyncProxy):
-    """The object that a block hands over."""
-
     def __init__(self, inside: Any, portal: Portal) -> None:
         self._inside = inside
         self._portal = portal

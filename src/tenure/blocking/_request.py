@@ -108,7 +108,6 @@ class Request:
         self.value = await self._function()
 
     def withdraw(self) -> None:
-        """Cancel the request: the thread no longer wants it."""
         if self.state == "new":
             self.finish()
         elif self.state == "running":

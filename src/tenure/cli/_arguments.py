@@ -72,8 +72,6 @@ class RateArgument:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of `tenure run`; without a `run`, the name is derived from the rest."""
-
     handler: str
     inputs: tuple[str, ...] = ()
     globs: tuple[str, ...] = ()

@@ -27,7 +27,6 @@ class _Section(NamedTuple):
 
 
 def _header(*names: str | tuple[str, int]) -> tuple[str, ...]:
-    """Names of columns. Some come with a width, so that the columns stay in place while figures change."""
     return tuple(name if isinstance(name, str) else name[0].rjust(name[1]) for name in names)
 
 

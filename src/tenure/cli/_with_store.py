@@ -81,7 +81,6 @@ def with_store(
 
 
 def check_names(args: argparse.Namespace) -> None:
-    """Refuse keys, which stand in events and in the store, where names are meant."""
     for option in ("name", "queue", "pool"):
         text: str = getattr(args, option, None) or ""
         namespace, _, name = text.partition(":")

@@ -62,7 +62,6 @@ class _Health:
         self._connections = 0
 
     async def ask(self) -> None:
-        """Ask the watched loop for signs of life until cancelled, or until it has ended."""
         while True:
             try:
                 self._pulse.ask()

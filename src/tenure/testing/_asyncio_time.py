@@ -46,7 +46,6 @@ class AsyncioTime:
 
     @contextmanager
     def ordered(self) -> Generator[None]:
-        """Loops that are made inside of the block leave the order of their callbacks to the director."""
         self.is_ordered = True
         try:
             yield
@@ -136,8 +135,6 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class _Ready(deque[asyncio.Handle]):
-    """The queue of a loop's callbacks, in which each turn is put into the order that the director wants."""
-
     def __init__(self, virtual: AsyncioTime) -> None:
         super().__init__()
         self._virtual = virtual

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 
 class BatchLink(e.Engine):
-    """A link for one store: it forms batches, which `engine.execute` carries, one at a time in each shard."""
-
     def __init__(self, engine: e.Engine) -> None:
         self.url: str = engine.url
         self.shards: int = engine.shards

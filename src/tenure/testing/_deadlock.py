@@ -92,7 +92,6 @@ def _chain(by_name: dict[str, Wait]) -> tuple[list[str], bool]:
 
 
 def _frames(coroutine: Any) -> list[str]:
-    """The suspended calls of `coroutine`, outermost first, without calls of the libraries."""
     folders = library_files()
     return [
         f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"

@@ -226,7 +226,7 @@ class FaultyEngine(e.Engine):
         self._clock.jump(seconds)
 
     def link(self) -> BatchLink:
-        """A link for one store, on which `execute` carries one batch at a time in each shard."""
+        """A link for one store."""
         return BatchLink(self)
 
     def submit(self, operation: e.Operation[Any], on_answer: Callable[[Any], object], /) -> None:

@@ -147,7 +147,6 @@ def run_once(
 
 
 def _from_scenario(error: BaseException) -> BaseException:
-    """The error, whose traceback begins in the scenario: above are our frames and those of the loops."""
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code is _watched.__code__:

@@ -108,7 +108,6 @@ class TrioTime:
 
     @contextmanager
     def ordered(self) -> Generator[None]:
-        """Runs that begin inside of the block leave the order of tasks to the director, no longer to a coin."""
         from trio._core import _run
 
         private: Any = _run

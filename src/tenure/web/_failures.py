@@ -105,7 +105,6 @@ class Failures:
         return list(queue.dead)
 
     async def _an_hour_ago(self, key: str, counts: e.QueueCounts) -> int:
-        """The rank after which all dead letters are younger than an hour."""
         low, high = 0, max(1024, counts.done + counts.dead)
         while not await self._is_young(key, high):
             low, high = high, high * 2

@@ -28,7 +28,6 @@ class SeenProcessor:
 
 
 def processor(name: str, members: Iterable[e.Holder]) -> SeenProcessor:
-    """The reports of a fleet together; reports of other releases, in another form, are left out."""
     tally = Tally()
     reports: list[Report] = []
     for member in members:

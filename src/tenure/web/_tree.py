@@ -19,8 +19,6 @@ _MOST = 100
 
 @dataclass(slots=True)
 class SeenChild:
-    """A child with the children below it, of which `unfinished` have not ended."""
-
     name: str
     queue: str
     id: int

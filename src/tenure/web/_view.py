@@ -24,8 +24,6 @@ _FLEET = "processor"
 
 @dataclass(frozen=True, slots=True)
 class SeenKey:
-    """A lock, semaphore, rwlock or election (`kind`) that is held, with its holders and waiters."""
-
     kind: str
     name: str
     capacity: int
@@ -45,8 +43,6 @@ class SeenPool:
 
 @dataclass(slots=True)
 class SeenProcess:
-    """A process with an open session: the numbers of its tasks by queue, the queues where it is idle, and its holds."""
-
     process: str
     tasks: dict[str, int] = field(default_factory=dict[str, int])
     idle: set[str] = field(default_factory=set[str])

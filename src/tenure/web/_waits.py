@@ -62,7 +62,6 @@ class _Agent(NamedTuple):
 
 
 def deadlocks(keys: Iterable[Key]) -> list[Deadlock]:
-    """The deadlocks among keys that were seen at one moment: certain ones, then possible ones."""
     keys = [key for key in keys if key.waiting]
     certain = _certain(keys)
     blocked = {(wait.process, wait.key) for deadlock in certain for wait in deadlock.waits}

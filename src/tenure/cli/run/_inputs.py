@@ -34,9 +34,7 @@ class InputSource(Protocol):
     may_wait: bool
     """True if reading may wait for a writer; a thread that does so may be abandoned, and the source closed."""
 
-    def check(self, position: Position) -> None:
-        """Make sure, as far as possible, that the input up to the position has not changed."""
-        ...
+    def check(self, position: Position) -> None: ...
 
     def has_more(self, position: Position) -> bool: ...
 

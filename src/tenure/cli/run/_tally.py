@@ -67,7 +67,6 @@ class Keeper:
         self._who = own_identity()
 
     async def keep(self) -> None:
-        """Store the totals now and then, until cancelled; the last second is then not stored."""
         while True:
             await anyio.sleep(_EVERY)
             if self._tally.times.count != self._stored:

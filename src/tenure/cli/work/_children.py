@@ -27,8 +27,6 @@ _USAGE = 2
 
 
 class _Child:
-    """A slot: its process, or the time at which the next one starts; neither when the slot has ended for good."""
-
     def __init__(self, number: int, command: Sequence[str], variables: Mapping[str, str]) -> None:
         self.number = number
         self.command = command

@@ -16,8 +16,6 @@ _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "task
 
 
 class TextLines(logging.Formatter):
-    """Lines such as `2026-11-23T18:04:16.123Z INFO 4711 tenure: link.back ...`."""
-
     converter = time.gmtime
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
@@ -30,8 +28,6 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(TextLines):
-    """A JSON document for each line, with the fields of events (`tenure_queue`, ...) and the `extra`."""
-
     def format(self, record: logging.LogRecord) -> str:
         document: dict[str, Any] = {
             "time": self.formatTime(record),

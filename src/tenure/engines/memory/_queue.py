@@ -50,7 +50,6 @@ class MemoryQueue(rules.Queue):
             del self.keys[key]
 
     def check_key(self, key: str, now: float) -> float | None:
-        """Forget an outdated ttl, and the key of an ended task; return the time of the next check."""
         until = self.kept.get(key)
         if until is None or until > now:
             return until

@@ -140,7 +140,7 @@ class PostgresEngine(e.Remote):
             self._connection.send(chores, _nothing)
 
     def enlist(self, operation: e.Enlisted[e.A], /) -> e.Enlistment[e.A]:
-        """The statement that applies an operation in the user's transaction, on a connection to the same database."""
+        """The statement that applies an operation in the user's transaction."""
         return enlistment(self._schema, self._clock, operation)
 
     def chores(self, operations: int) -> list[Statement]:

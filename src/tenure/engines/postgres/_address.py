@@ -23,8 +23,6 @@ _DIRECT = re.compile(r"(?<=[?&])direct=([^&]*)&?")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A server as libpq's parameters name it; `str()` is for messages, without the password."""
-
     parameters: dict[str, Any] = field(repr=False)
     direct: Address | None = None
     """The address of the server itself, if this is a pooler in front of it."""

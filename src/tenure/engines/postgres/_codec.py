@@ -143,7 +143,6 @@ def _fields_to_send(operation: type) -> list[tuple[str, _Convert]]:
 
 @cache
 def _fields_received(answer: type) -> list[tuple[str, bool, _Convert]]:
-    """The name of each field but the metadata and the fields of all pages, True for a number, and its conversion."""
     hints = get_type_hints(answer, localns={"R": Any})
     types = {field: _required(kind) for field, kind in hints.items() if field not in ("rows", "next")}
     return [

@@ -53,8 +53,6 @@ class Batch:
 
 
 class Pipeline:
-    """An open connection. `run` reads and writes; `on_notification(channel, payload)` is called for notifications."""
-
     def __init__(self, connection: pq.abc.PGconn, on_notification: Callable[[bytes, bytes], None]) -> None:
         self.before: Statement | None = Statement("SELECT")
         """Precedes each statement in its transaction, since a pooler may use another server connection for each. None:

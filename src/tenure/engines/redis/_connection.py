@@ -323,7 +323,6 @@ class Connection:
             self._idle_writer = None
 
     def _take_out(self) -> bytes:
-        """The bytes to send now, and the question whether the replicas have them."""
         out, self._out = self._out, []
         if self._marks:
             # the server refuses the mark of a shard that moves, as it refuses the shard's operations

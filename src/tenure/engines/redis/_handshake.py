@@ -87,7 +87,6 @@ async def handshake(
 async def _probe(
     stream: ByteStream, reader: hiredis.Reader, address: Endpoint, probes: Mapping[str, str]
 ) -> None:
-    """Raise `EngineError` for a command that is forbidden or unknown, and for another layout of the keys."""
     sha = script("probe").sha
     commands = [("EVALSHA", sha, "1", prefix, shards) for prefix, shards in probes.items()]
     for reply, shards in zip(await exchange(stream, reader, commands), probes.values(), strict=True):

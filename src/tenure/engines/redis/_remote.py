@@ -55,9 +55,7 @@ class Topology(Protocol):
 
     def forget(self, process: str, /) -> None: ...
 
-    async def run(self, started: Callable[[], None] | None, /) -> None:
-        """Keep the connections until cancelled; see `Connection.run`."""
-        ...
+    async def run(self, started: Callable[[], None] | None, /) -> None: ...
 
 
 class _Step(NamedTuple):

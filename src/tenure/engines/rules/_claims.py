@@ -52,8 +52,6 @@ class Resource:
 
 @dataclass(slots=True)
 class Claimer(Place):
-    """A claimer, waiting or served. Its place in the line is its number, then the order of coming."""
-
     wanted: e.Metadata
     quarantine: float
     group_name: bytes

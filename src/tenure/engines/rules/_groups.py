@@ -286,7 +286,6 @@ class Groups(GroupSettings):
         group.unfinished += 1
 
     def count_out(self, name: str, task: int) -> None:
-        """Count one unfinished task less in a group; it was neither leased nor waiting."""
         group = self._rows.change(name)
         group.unfinished -= 1
         self.unfinished -= not group.unfinished

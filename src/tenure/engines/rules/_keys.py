@@ -43,7 +43,6 @@ class Keys:
         return owner is None or (new.on_duplicate == "replace" and owner.place not in (WAITING, DELAYED))
 
     def on_duplicate_key(self, key: str, new: e.NewTask) -> int | e.Duplicate:
-        """Handle a new task that is not put; return the answer."""
         owner = self._owner(key)
         assert owner is not None
         if new.on_duplicate == "refuse":

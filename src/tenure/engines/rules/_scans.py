@@ -20,8 +20,6 @@ from ._tasks import Tasks
 
 
 class Survey(Protocol):
-    """The indexes that each engine reads in its own way."""
-
     def names(self, scan: e.Scan[e.Page[str]], /) -> e.Page[str]: ...
 
     def health(self, scan: e.Scan[e.Page[e.Health]], /) -> e.Page[e.Health]: ...

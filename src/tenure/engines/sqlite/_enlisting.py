@@ -48,8 +48,6 @@ def apply_enlisted(
 
 
 class _Guest:
-    """The part of a connection that an executor needs, whatever row factory its owner has set."""
-
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 

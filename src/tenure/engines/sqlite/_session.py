@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SqliteSession:
-    """A session, as this transaction sees it; numbers are never used again."""
-
     number: int
     process: str
     micros: int

@@ -96,7 +96,6 @@ class EngineThread:
         self._jobs.put(ThreadCall(function, on_end))
 
     async def tend(self, file: tuple[int, int], process: str) -> None:
-        """Look at once whenever another process wakes this one, until cancelled."""
         listening = listen(file, process)
         if listening is None:
             await anyio.sleep_forever()
