@@ -356,10 +356,10 @@ class MovedCount:
 class Record:
     """A task as it is shown: a row of each index of tasks. `seq` is the rank of its ending, 0 for an unfinished task.
 
-    `progress` is what was last reported, `failure` what the last settlement with one said of the failed tries. While it
-    is unfinished or dead, a child has a `parent`, in the queue `parent_key`; `children` is how many of the task's own
-    are unfinished, and `releases` is true if a release was named in its present life. While it is unfinished, a task
-    with a deadline has `deadline` seconds left, at least 0.
+    `progress` is the last report, `failure` what the last settlement said of the failed tries. An unfinished or dead
+    child has a `parent`, in the queue `parent_key`; `children` is the number of the task's own unfinished children, and
+    `releases` is true if a release was named in its present life. `deadline` is the seconds, at least 0, that an
+    unfinished task has left.
     """
 
     seq: int
