@@ -1,6 +1,5 @@
-"""The user's own database connection: which driver it is of, and how to run a statement in its transaction.
-
-A driver is recognised by the name of its package, so that none has to be installed.
+"""The user's own database connection: its driver, known by the name of the package, and statements in
+its transaction.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Patterns for synchronous code: plain calls and `with` blocks, over one event loop in a thread of its own.
 
 `open_store` makes a store; `Lock`, `Semaphore`, `RWLock`, `RateLimiter`, `Barrier`, `WorkQueue` and `Job` over it have
-the names, arguments and errors of the asynchronous ones, from which they are made. A call blocks its thread, with an
-event loop that may run in it.
+the names, arguments and errors of the asynchronous ones. A call blocks its thread, with an event loop that may run in
+it.
 
-Where a docstring says "Interruption:", it says which effects remain of a call that ends by an exception from a handler
-of a signal, such as `KeyboardInterrupt`: by default, the call has had no effect. The body of a `with` block runs in the
-caller's thread, where nothing can cancel it: if the lease is lost, `lease.check()` raises `LeaseLost`, and so does
-leaving the block.
+"Interruption:" in a docstring says which effects remain of a call that ends by an exception from a handler of a signal,
+such as `KeyboardInterrupt`: by default, the call has had no effect. The body of a `with` block runs in the caller's
+thread, where nothing can cancel it: if the lease is lost, `lease.check()` raises `LeaseLost`, and so does leaving the
+block.
 
 Thread safety: any.
 """

@@ -1,7 +1,7 @@
 """The block of synchronous code: an asynchronous block, entered and left by a task of the portal.
 
-The body runs in the caller's thread, where nothing can cancel it. So the task holds on until the body has
-ended, even if what it holds is lost meanwhile. `check` raises that in the body, and leaving the block does.
+Nothing can cancel the body in the caller's thread. So the task holds on until the body has ended, even if its hold is
+lost meanwhile: `check` raises that in the body, and so does leaving the block.
 """
 
 # pyright: reportPrivateUsage=false
@@ -33,8 +33,6 @@ Wrap = Callable[[Any, Portal], Any]
 
 
 class HoldRequest(Request):
-    """A request for an asynchronous block, whose body runs in the thread."""
-
     def __init__(
         self,
         portal: Portal,
@@ -91,14 +89,12 @@ class HoldRequest(Request):
             raise
 
     def leave(self, error: BaseException | None, finished: bool) -> None:
-        """Give back the hold: the thread has left its body with this error, or was interrupted."""
         if self._leave is not None and self.state == "held":
             self.state, self._error, self.finished = "leaving", error, finished
             self._disclaim()
             wake(self._leave)
 
     def withdraw(self) -> None:
-        """Give back the hold, or cancel the request."""
         self.leave(None, finished=False)
         self._disclaim()
         super().withdraw()
@@ -117,8 +113,8 @@ class HoldRequest(Request):
 class Block(SyncBlock, NotAwaited, Caller):
     """A context manager whose body runs for as long as something is held. For one use.
 
-    `make` makes the asynchronous block over the open store, `wrap` makes what the body gets of what that hands over.
-    `exclusive` says what a thread must not enter twice.
+    `make` makes the asynchronous block over the open store, `wrap` converts its value for the body. A thread must not
+    enter what is `exclusive` twice.
     """
 
     def __init__(
@@ -169,9 +165,7 @@ class Block(SyncBlock, NotAwaited, Caller):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        """Give the hold back. Raises `LeaseLost` if it was lost and the body did not raise something of its
-        own.
-        """
+        """Give the hold back. Raises `LeaseLost` if it was lost and the body did not raise an error of its own."""
         hold = self.request
         if not isinstance(hold, HoldRequest) or not self._entered or self._left:
             raise RuntimeError(f"this block was {'left before' if self._left else 'not entered'}")

@@ -16,8 +16,6 @@ _ENDED_BY_A_FAULT = "the store has ended by a fault; the next call opens another
 
 
 class Link:
-    """A store, and the task that keeps it open. On the loop alone."""
-
     def __init__(self, make: Callable[[], Store]) -> None:
         self.handles: set[object] = set()
         self.ended = False
@@ -30,7 +28,6 @@ class Link:
         self._opening = CancelScope()
 
     async def run(self) -> None:
-        """Open the store, and close it when it was left. Cancellation: it is closed."""
         try:
             with self._opening:
                 async with self._make() as self._store:

@@ -1,7 +1,7 @@
 """Classes for synchronous code, made from the asynchronous classes.
 
-A coroutine function becomes a plain function that waits, an `async with` block a `with` block. All else is
-taken over: names, arguments, exceptions, docstrings.
+A coroutine function becomes a plain function that waits, an `async with` block a `with` block. All else is taken over:
+names, arguments, exceptions, docstrings.
 """
 
 # pyright: reportPrivateUsage=false
@@ -39,8 +39,7 @@ _LIMITED = "Raises `TimeoutError` after `{}` seconds (None: never), with the eff
 def described(text: str | None) -> str:
     """The docstring of asynchronous code for the synchronous code that is made from it.
 
-    The sentences of a docstring are true of both. Code loses `async` and `await`, and two labels say something else: an
-    interruption takes the place of a cancellation, and any thread may call.
+    Code loses `async` and `await`. Two labels change: an interruption replaces a cancellation, and any thread may call.
     """
     text = (text or "").replace("async with ", "with ").replace("await ", "")
     text = text.replace("Cancellation:", "Interruption:")
@@ -49,7 +48,6 @@ def described(text: str | None) -> str:
 
 
 def members(cls: type[Any], left_out: str) -> Iterator[tuple[str, Any]]:
-    """The public functions and properties of a class, in the order of the source."""
     inherited = {name: member for base in reversed(cls.__mro__[:-1]) for name, member in vars(base).items()}
     for name, member in inherited.items():
         public = not name.startswith("_") and name not in left_out.split()
@@ -62,33 +60,25 @@ def returns(function: Callable[..., Any]) -> str:
 
 
 class SyncProxy:
-    """The base of the generated classes: an asynchronous object, and how to call it."""
-
     _inside: Any
 
     def __repr__(self) -> str:
         return repr(self._inside).replace("<", "<blocking.", 1)
 
     def _call(self, name: str, args: Any, kwargs: Any, timeout: float | None = None) -> Any:
-        """Call an async method, and wait, for at most `timeout` seconds."""
         raise NotImplementedError
 
     def _call_plain(self, name: str, args: Any, kwargs: Any) -> Any:
-        """Call a plain method that belongs to the loop."""
         raise NotImplementedError
 
     def _call_opened(self, name: str, args: Any, kwargs: Any) -> Any:
-        """Call a plain method in this thread, over an open store."""
         return self._call_here(name, args, kwargs)
 
     def _call_here(self, name: str, args: Any, kwargs: Any) -> Any:
-        """Call a plain method that belongs to no thread."""
         return getattr(self._inside, name)(*args, **kwargs)
 
 
 class Held(SyncProxy):
-    """The object that a block hands over."""
-
     def __init__(self, inside: Any, portal: Portal) -> None:
         self._inside = inside
         self._portal = portal
@@ -123,7 +113,6 @@ class Pattern(SyncProxy):
         self._entered = local()
 
     def _inside_of(self, store: AsyncStore) -> Any:
-        """The asynchronous object over the open store. On the loop."""
         if self._over is not store:
             owner = self._owner
             self._inside = self._make(store if isinstance(owner, Store) else owner._inside_of(store))
@@ -185,7 +174,8 @@ class Listing(Pattern, Generic[R]):
     def page(self, after: str | None = None, limit: int = 100) -> shared.Page[R]:
         """Read up to `limit` records; `after` is the `next` of the page before, or None for the first page.
 
-        Raises as the asynchronous one. Interruption: no effect.
+        Raises as the asynchronous one.
+        Interruption: no effect.
         """
         return self._call("page", (after, limit), {})
 
@@ -223,8 +213,8 @@ def made(
     """Make the class for synchronous code.
 
     `fields` are the public attributes, `left_out` is for asynchronous code alone, `on_loop` names plain functions that
-    belong to the loop. `waits` names what waits for more than an answer, and takes a time limit: `timeout`, or the name
-    behind a colon. Its blocks hand over `hands_over`, and may be entered once in a thread if `exclusive`.
+    belong to the loop. `waits` names functions that wait for more than an answer, and take a time limit: `timeout`, or
+    the name behind a colon. Blocks hand over `hands_over`; a thread enters them only once if `exclusive`.
     """
     body: dict[str, Any] = {"__doc__": described(cls.__doc__), "__module__": "tenure.blocking"}
     body |= {
@@ -252,8 +242,6 @@ def made(
 
 
 def _opened(value: Any) -> Any:
-    """The asynchronous object over the open store, of a pattern."""
-
     async def find(store: AsyncStore) -> Any:
         return value._inside_of(store)
 

@@ -1,8 +1,7 @@
 """The portal: one event loop for the synchronous code of a process, in a thread of its own.
 
-It is started by the first call that needs it. It ends when the last store is closed, else with the process. A forked
-child has none, and its first call starts one. All that the portal does with stores is done on its loop, so that needs
-no locks. Threads change what they share in one C call each.
+The first call that needs it starts it. It ends when the last store is closed, else with the process; a forked child
+starts its own. The portal uses stores on its loop alone, without locks. Threads change shared state in one C call each.
 """
 
 from __future__ import annotations
@@ -56,8 +55,6 @@ class Handle:
 
 
 class Idle:
-    """A task of the portal that waits for a request."""
-
     __slots__ = ("parked", "request")
     request: Request
 
@@ -107,7 +104,6 @@ class Portal:
             start_new_thread(self._start, ())
 
     def wait_until_ready(self) -> None:
-        """Start the thread, if it is not started yet, and wait until its loop runs."""
         self.start()
         pass_through(self._ready)
 
@@ -129,13 +125,12 @@ class Portal:
     def call(self, function: Callable[[], Awaitable[T]], check: Callable[[], object] = bool) -> T:
         """Call an async function on the loop, and wait for what it returns. Raises what it raises, `PortalEnded`.
 
-        `check` raises `LeaseLost` once the hold that the function uses is lost. Then the call raises it, too.
-        If this thread is interrupted meanwhile, the call is cancelled and has ended when the interruption goes on.
+        `check` raises `LeaseLost` once the hold that the function uses is lost. Then the call raises it, too. If this
+        thread is interrupted meanwhile, the call is cancelled and has ended when the interruption goes on.
         """
         return Caller().ask(self, Request(function, check))
 
     def call_plain(self, function: Callable[[], T]) -> T:
-        """Call a plain function on the loop. Raises what it raises, `PortalEnded`."""
         return Caller().ask(self, PlainRequest(function))
 
     def check(self) -> None:
@@ -151,11 +146,9 @@ class Portal:
         return self._pid != os.getpid()
 
     def refusal(self) -> BaseException:
-        """The reason why a request was not begun."""
         return self._refusal or PortalEnded()
 
     def end(self) -> None:
-        """Close the stores that are open, and end the thread."""
         if self._started.acquire(blocking=False):  # it was not started, and now never will be
             self._finish(None)
             return
@@ -208,7 +201,6 @@ class Portal:
                 request.refuse(StoreClosed(_ENDED))
 
     async def opened(self, key: Hashable, handle: Handle, make: Callable[[], Store]) -> Store:
-        """The store that the handles of this key share, opened if it is not open yet. Raises as opening does."""
         if handle.closed:
             raise StoreClosed("the store is closed")
         if self.ended:  # since the request was sent
@@ -367,15 +359,12 @@ class Caller:
         return request.value
 
     def withdraw(self) -> None:
-        """Give back the hold, or give up."""
         request = self.request
         if request is not None and request.over.locked() and self._portal.send(request.withdraw):
             pass_through(request.over)
 
 
 class _Process:
-    """The portal of this process."""
-
     def __init__(self) -> None:
         self.portal: Portal = Portal()
         self.portal.end()  # it only has a successor
@@ -410,7 +399,6 @@ def _is_over() -> bool:
 
 
 def ask(handle: Handle, caller: Caller, make: Callable[[Portal], Request]) -> Any:
-    """Send a request to the portal of this process; see `Caller.ask`."""
     while True:
         portal = portal_for(handle)
         try:

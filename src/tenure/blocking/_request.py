@@ -5,10 +5,10 @@ The handler of a signal may raise between any two instructions of the main threa
 - A thread waits in one C call, `pass_through(latch)`, and sends by `deque.append`. `Future`, `Condition`, `Event` and
   `Thread.start` are Python code: interrupted in the middle, they never release a lock that the loop needs.
 - The loop decides who holds what. It carries out each request to the end, and it opens each latch once.
-- The loop takes back what the thread does not want. An interrupted thread withdraws its request before the exception
-  goes on. A second exception may interrupt the withdrawal, and an exception at the first instruction of `__exit__`
-  leaves no time for it. Then Python frees the `Caller` of the request, at the latest with the exception, and the loop
-  withdraws the request. No handler runs in the callback of the weak reference, which is a C function.
+- An interrupted thread withdraws its request before the exception goes on. A second exception may interrupt the
+  withdrawal, and an exception at the first instruction of `__exit__` leaves no time for it. Then Python frees the
+  `Caller` of the request, at the latest with the exception, and the loop withdraws the request. No handler runs in the
+  callback of the weak reference, which is a C function.
 
 The loop takes a request through these states:
 
@@ -41,7 +41,7 @@ from tenure.waiting import new_scope, within
 
 
 class PortalEnded(Exception):
-    """Note that the portal has ended without beginning the request."""
+    """The portal has ended without beginning the request."""
 
 
 def latch() -> LockType:
@@ -61,8 +61,6 @@ def pass_through(latch: LockType) -> None:
 
 
 class CallerRef(ref[Any]):
-    """The weak reference of a request to its caller."""
-
     __slots__ = ("request",)
     request: Request
 
@@ -110,14 +108,12 @@ class Request:
         self.value = await self._function()
 
     def withdraw(self) -> None:
-        """Cancel the request: the thread no longer wants it."""
         if self.state == "new":
             self.finish()
         elif self.state == "running":
             self._scope.cancel("the thread that waits was interrupted")
 
     def refuse(self, problem: BaseException) -> None:
-        """Cancel the request with a problem for the thread, unless it is granted."""
         if self.state in ("new", "running"):
             self.problem = problem
             self.withdraw()
@@ -136,8 +132,6 @@ class Request:
 
 
 class PlainRequest(Request):
-    """A request for a call of a plain function."""
-
     def __init__(self, function: Callable[[], Any]) -> None:
         super().__init__()
         self._plain = function

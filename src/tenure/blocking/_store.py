@@ -37,9 +37,9 @@ def open_store(
 ) -> Store:
     """Make a store for synchronous code, with the arguments of `tenure.open_store`, and the errors that it raises.
 
-    It connects when `with` enters it, else at the first call: so a store made before a fork is opened in each
-    child. Stores with equal arguments share one connection in a process, stores of `memory:` do not. A relative path of
-    SQLite is relative to the working directory at this call.
+    It connects when `with` enters it, else at the first call: so a store made before a fork is opened in each child.
+    Stores with equal arguments share one connection in a process, but for `memory:`. A relative path of SQLite is
+    relative to the working directory at this call.
 
     Thread safety: any.
     """
@@ -64,7 +64,6 @@ def open_store(
 
 
 def _shared_by(where: object, options: Mapping[str, object]) -> Hashable:
-    """The key under which stores share a connection; None if this store shares its connection with no other."""
     if not isinstance(where, str) or where.lower().startswith("memory:"):
         return None
     # objects may be equal without a hash: they are compared by what they are
@@ -119,9 +118,8 @@ class Store(SyncBlock, Handle):
     def close(self) -> None:
         """Close the store, and the connection if no other store shares that; also if the store is closed already.
 
-        Calls that wait get `StoreClosed`. Leases end as when an asynchronous store is closed: they are given back when
-        their blocks are left, or when `close_timeout` has passed, for which this waits: nothing can end the body of
-        another thread. Raises what the engine has failed with.
+        Calls that wait get `StoreClosed`. Leases are given back when their blocks are left, or after `close_timeout`,
+        for which this waits: nothing can end the body of another thread. Raises what the engine has failed with.
         """
         close(self, self._key)
 
@@ -153,7 +151,6 @@ class Store(SyncBlock, Handle):
     async def _call_within(
         self, portal: Portal, function: Callable[[AsyncStore], Any], timeout: float | None
     ) -> Any:
-        """Call an async function with the open store, on the loop. Raises `TimeoutError`."""
         if (
             timeout is None
         ):  # a block that is entered here has a scope of its own, which must not be in another

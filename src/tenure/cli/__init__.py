@@ -12,7 +12,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run a command line and return the exit code.
 
     0: all is done; 1: something died, or the run was interrupted; 2: usage error, reported in one line. Without
-    `words`, the command line is this process's own; then the process ends here if threads are left that nothing can
+    `words`, the command line is this process's own; the process then ends here if threads are left that nothing can
     stop.
     """
     try:

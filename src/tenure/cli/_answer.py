@@ -11,7 +11,7 @@ from tenure.observe import printable
 
 
 def as_json(value: Any, indent: int | None = None) -> str:
-    """A value as JSON: in ASCII if a character is not printable, so that a terminal has nothing to obey."""
+    """A value as JSON, in ASCII if a character is not printable: a terminal has nothing to obey."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     fits = text.replace("\n", "").isprintable() and _is_encodable(text)
     return text if fits else json.dumps(value, indent=indent)

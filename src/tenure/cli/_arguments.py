@@ -1,4 +1,4 @@
-"""Options: how they are read and checked, one by one and, for `tenure run`, together."""
+"""Options: read and checked, one by one and, for `tenure run`, together."""
 
 from __future__ import annotations
 
@@ -66,16 +66,12 @@ examples:
 
 @dataclass(frozen=True, slots=True)
 class RateArgument:
-    """A rate: `number` starts `per` that many seconds."""
-
     number: float
     per: float
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of `tenure run`; `run` None means that the name is derived from the rest."""
-
     handler: str
     inputs: tuple[str, ...] = ()
     globs: tuple[str, ...] = ()
@@ -107,10 +103,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def store_url(named: str | None) -> str:
-    """The store that `--store` names, or else the environment variable, or else a file in the working directory.
-
-    A URL may hold a password, and every user of the machine can read the arguments of a process.
-    """
+    """The store that `--store` names, or the environment variable, or a file in the working directory."""
     return named if named is not None else os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
 
 
@@ -121,7 +114,6 @@ def store_option(named: str | None) -> str:
 
 
 def parse_run(words: Sequence[str]) -> Options:
-    """The options of `tenure run`. Raises `UsageError`."""
     args = _parser().parse_intermixed_args(words)
     preset = PRESETS.get(args.preset)
     if args.inputs and args.globs:
@@ -231,7 +223,6 @@ def _name(text: str) -> str:
 
 
 def whole_number(text: str, least: int, most: int) -> int:
-    """A whole number within bounds. Raises `ArgumentTypeError`."""
     # Python refuses to read numbers of thousands of digits, in words of its own
     if not re.fullmatch(r"[0-9]{1,40}", text) or not least <= int(text) <= most:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least:,} to {most:,}")
@@ -239,11 +230,9 @@ def whole_number(text: str, least: int, most: int) -> int:
 
 
 count = partial(whole_number, least=1, most=_MOST)
-"""An option that is a whole number of at least 1."""
 
 
 def seconds(text: str) -> float:
-    """An option that is a number of seconds above 0."""
     try:
         number = float(text)
     except ValueError:
@@ -254,7 +243,6 @@ def seconds(text: str) -> float:
 
 
 def _rate(text: str) -> RateArgument | bool:
-    """A rate; False for none, which a preset's does not replace."""
     if text == "none":
         return False
     match = _RATE.fullmatch(text)
@@ -274,7 +262,6 @@ def checked(check: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def check_backend(name: str) -> None:
-    """Refuse a loop that is not installed. Raises `UsageError`."""
     if name == "uvloop" and find_spec("uvloop") is None:
         raise UsageError("--backend uvloop: uvloop is not installed; pip install 'tenure[cli]'")
     if name == "trio" and find_spec("trio") is None:
@@ -282,7 +269,6 @@ def check_backend(name: str) -> None:
 
 
 def run_on(backend: str, function: Callable[..., Awaitable[T]], *args: object) -> T:
-    """Run an async function on the event loop that `--backend` names."""
     if backend == "trio":
         return anyio.run(function, *args, backend="trio")
     return anyio.run(function, *args, backend_options={"use_uvloop": backend == "uvloop"})

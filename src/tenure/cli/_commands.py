@@ -11,7 +11,6 @@ Commands = Mapping[str, Callable[[Sequence[str]], int]]
 
 
 def run_one(of: str, commands: Commands, usage: str, words: Sequence[str]) -> int:
-    """Run the command that the first word names, or print the usage. Raises what it raises, `UsageError`."""
     match words:
         case ["--help" | "-h", *_]:
             print(usage)
@@ -25,7 +24,6 @@ def run_one(of: str, commands: Commands, usage: str, words: Sequence[str]) -> in
 
 
 def no_command(words: str, name: str, commands: Iterable[str]) -> UsageError:
-    """The error that there is no such command, with the commands that there are, the most similar command first."""
     similar = get_close_matches(name, commands, n=1)
     choose = f"did you mean {similar[0]}? There are" if similar else "choose from"
     return UsageError(f"there is no command '{words}'; {choose} {', '.join(commands)}")

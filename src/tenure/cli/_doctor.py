@@ -1,4 +1,4 @@
-"""`tenure doctor URL`: connects, checks the store, and reports each problem in a line with its remedy."""
+"""`tenure doctor URL`: checks a store, and reports each problem in a line with its remedy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ class Finding:
 
 
 def doctor(words: Sequence[str]) -> int:
-    """Run `tenure doctor`; return 1 if something is wrong. Raises `UsageError`."""
     p = parser(
         "doctor",
         "Connect to a store, examine it, and report problems. Exits with 1 if there are any.",

@@ -18,7 +18,6 @@ class Interrupted(Exception):
 
 
 def one_line(problem: BaseException, before: str = "") -> str:
-    """The message of an error on one line, behind a text."""
     text = printable(before + " ".join((str(problem) or type(problem).__name__).split()))
     # a URL that was typed in the wrong place is quoted, and may have a password
     return _PASSWORD.sub("://...@", text)

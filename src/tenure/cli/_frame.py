@@ -21,15 +21,12 @@ _SOON = 5.0
 
 
 class _Section(NamedTuple):
-    """A table. Where it is too wide, columns are left out: those at `less`, in that order."""
-
     header: tuple[str, ...]
     rows: list[tuple[str, ...]]
     less: tuple[int, ...]
 
 
 def _header(*names: str | tuple[str, int]) -> tuple[str, ...]:
-    """Names of columns. Some come with a width, so that the columns stay where they are while figures change."""
     return tuple(name if isinstance(name, str) else name[0].rjust(name[1]) for name in names)
 
 
@@ -43,7 +40,6 @@ def frame(
     trouble: str = "",
     colour: bool = True,
 ) -> list[str]:
-    """At most `lines` lines of at most `columns` columns, not counting colours."""
     tasks = sum(counts.leased for counts in view.queues.values())
     figures = f"  round trip {spoken(view.ping)}  {tasks:,} tasks leased, {len(view.processes):,} processes"
     end = f": {trouble}" if trouble else figures
@@ -73,9 +69,6 @@ def frame(
 
 
 def _rooms(wanted: Sequence[int], lines: int) -> list[int]:
-    """The number of lines for each section, with an empty line before it: small sections get all, the others equal
-    shares.
-    """
     rooms = [0] * len(wanted)
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     for done, i in enumerate(order):
@@ -108,14 +101,12 @@ def _line(text: str, columns: int, style: str, *, colour: bool) -> str:
 
 
 def _untaken(view: View) -> Iterator[str]:
-    """A line for each queue whose tasks no process takes."""
     for name, counts in view.queues.items():
         if counts.waiting and counts.oldest > _SOON and not counts.paused and view.takers(name) == 0:
             yield f"queue {name}: {counts.waiting:,} tasks wait, and no process takes them"
 
 
 def _short_process(process: str) -> str:
-    """A process's host, cut, and its number."""
     host, _, suffix = process.partition(":")
     return f"{cut(host, 12)}:{suffix.partition(':')[0]}" if suffix else cut(host, 18)
 

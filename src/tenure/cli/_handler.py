@@ -20,14 +20,13 @@ from ._errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A function; `is_async` says how to call it, `wants_store` that it is no handler of tasks, but a program."""
+    """A function; `is_async` says how to call it, `wants_store` that it is a program and no handler of tasks."""
 
     function: Callable[..., Any]
     is_async: bool
     wants_store: bool
 
     def of_tasks(self, *, batch: bool = False) -> Callable[[Any], Any]:
-        """The handler as a function of a task; with `batch`, of a list of tasks. Raises `UsageError`."""
         try:
             return adapted(self.function, batch=batch)
         except TypeError as problem:
@@ -35,7 +34,7 @@ class Handler:
 
 
 class HandlerCodec:
-    """JSON, as by default; what it refuses is reported without a hint at `open_store`, which the command calls.
+    """JSON, as by default, but errors do not hint at `open_store`, which the command calls.
 
     Thread safety: any.
     """

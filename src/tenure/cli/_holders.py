@@ -1,4 +1,4 @@
-"""`tenure holders`: who holds and who waits, and a holder that is stuck is broken."""
+"""`tenure holders`: the holders and waiters of keys; it breaks a stuck hold."""
 
 from __future__ import annotations
 
@@ -37,10 +37,7 @@ _token = partial(whole_number, least=1, most=2**63 - 1)
 
 
 def holders(words: Sequence[str]) -> int:
-    """Run `tenure holders`; return 1 if a deadlock is certain, or the named election has no leader.
-
-    Raises `UsageError`, `TenureError`.
-    """
+    """Run `tenure holders`; return 1 if a deadlock is certain, or the named election has no leader."""
     if words[:1] == ["break"]:
         return _break(words[1:])
     p = parser(

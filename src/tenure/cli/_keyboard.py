@@ -1,4 +1,4 @@
-"""A full-screen terminal: the alternate screen, without a cursor, and keys as they are pressed."""
+"""A full-screen terminal, without a cursor, and keys as they are pressed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[J", "\x1b[?25h\x1b[?1049l"
 
 @contextmanager
 def other_screen(stream: TextIO) -> Generator[None]:
-    """Draw on the terminal's other screen; what was there before comes back, however it ends."""
     stream.write(_ENTER)
     stream.flush()
     try:
@@ -27,14 +26,12 @@ def other_screen(stream: TextIO) -> Generator[None]:
 
 
 def draw(stream: TextIO, lines: list[str]) -> None:
-    """Draw over the old text, without an empty screen in between."""
     stream.write("\x1b[H" + "\n".join(f"{line}\x1b[K" for line in lines) + "\x1b[J")
     stream.flush()
 
 
 @contextmanager
 def _keys_at_once() -> Generator[None]:
-    """Keys come without waiting for a line, and are not echoed. Where there are no such terminals, nothing changes."""
     try:
         import termios
         import tty

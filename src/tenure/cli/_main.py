@@ -1,4 +1,4 @@
-"""The command line: its words are parsed, the command runs, and an exit code is returned."""
+"""The command line: parses the words, runs the command, and returns an exit code."""
 
 from __future__ import annotations
 
@@ -53,7 +53,6 @@ See also `tenure COMMAND --help`."""
 
 
 def run(words: Sequence[str] | None) -> int:
-    """Run a command line, as `tenure.cli.main`."""
     if words is not None:
         return _carry_out(words)
     _open_what_was_closed()
@@ -138,7 +137,7 @@ def _flush() -> None:
 
 
 def _end_in_spite_of_threads(code: int) -> None:
-    """Python waits at its end for threads, such as threads of abandoned handlers; here it does not."""
+    """Python would wait at its end for the threads of abandoned handlers."""
     limit = time.monotonic() + _TIMEOUT
     for thread in threading.enumerate():
         if thread is threading.current_thread() or thread.daemon:

@@ -1,4 +1,4 @@
-"""The parts that commands about one queue share: its name, ids of its tasks, and the check that it exists."""
+"""The parts that commands about one queue share."""
 
 from __future__ import annotations
 
@@ -22,17 +22,13 @@ MOST = 2**53 - 1
 
 
 def of_one(prog: str, description: str) -> argparse.ArgumentParser:
-    """A parser of the options of `tenure queue COMMAND NAME`."""
     p = parser(prog, description)
     p.add_argument("name", metavar="NAME", type=name_of, help="the queue")
     return p
 
 
 name_of = checked(partial(check_name, "a name"))
-"""An option that is a name."""
-
 task_id = partial(whole_number, least=1, most=MOST)
-"""An option that is the id of a task."""
 
 
 def with_queue(args: argparse.Namespace, task: Callable[[WorkQueue], Awaitable[T]]) -> T:
@@ -47,7 +43,6 @@ def with_queue(args: argparse.Namespace, task: Callable[[WorkQueue], Awaitable[T
 
 
 async def known(queue: WorkQueue) -> QueueStatistics:
-    """The counts of a queue. Raises `UsageError` if there is no such queue."""
     counts = await read_counts(handle_of(queue.store), queue.key)
     if not counts.known:
         raise UsageError(

@@ -10,7 +10,6 @@ from ._errors import UsageError
 
 
 def read_payload(text: str) -> Any:
-    """A payload from its JSON; - stands for standard input. Raises `UsageError`."""
     source = "the payload"
     if text == "-":
         source = "standard input"

@@ -1,4 +1,4 @@
-"""`tenure schedule`: schedules listed, set, paused and removed, their next ticks, and a task put by hand."""
+"""`tenure schedule`: schedules listed, set, paused and removed, their ticks, and a task put by hand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 _MOST_TICKS = 1000
 _LATE = 60.0
-"""Seconds: any process that runs the schedule would have put it by then."""
+"""Seconds after which any process that runs the schedule would have put the task."""
 
 HELP = """\
 usage: tenure schedule ls | next | run-now | set | pause | resume | remove ...
@@ -47,7 +47,6 @@ See also `tenure schedule COMMAND --help`."""
 
 
 def schedule(words: Sequence[str]) -> int:
-    """Run `tenure schedule`. Raises `UsageError`, `TenureError`."""
     return run_one("schedule", _COMMANDS, HELP, words)
 
 

@@ -38,7 +38,6 @@ class Stop:
                 self.ask()
 
     def ask(self) -> None:
-        """Take no more, finish what has begun."""
         self.asked = True
         self._say("finishes what has begun; a second signal stops at once")
         for scope in self._scopes:
@@ -46,7 +45,6 @@ class Stop:
 
     @contextmanager
     def ends(self) -> Generator[CancelScope]:
-        """A block that is cancelled when a stop is requested."""
         with CancelScope() as scope:
             self._scopes.add(scope)
             if self.asked:
@@ -57,5 +55,4 @@ class Stop:
                 self._scopes.discard(scope)
 
     def spare(self, scope: CancelScope) -> None:
-        """End the stretch: it is no longer to be cancelled."""
         self._scopes.discard(scope)

@@ -46,7 +46,6 @@ def columns_of_terminal() -> int | None:
 
 
 def width(text: str) -> int:
-    """The number of terminal columns that a printable text takes, or less."""
     if text.isascii():
         return len(text)
     return sum(map(_columns_of, text))
@@ -59,9 +58,7 @@ def _columns_of(character: str) -> int:
 
 
 def cut(text: str, room: int) -> str:
-    """A printable text of at most that many columns: a ~ stands for its middle, since names of a kind often
-    begin, and sometimes end, alike.
-    """
+    """A printable text of at most `room` columns: a ~ replaces its middle, since names often begin or end alike."""
     if width(text) <= room:
         return text
     if room < 1:
@@ -93,7 +90,6 @@ def short(value: Any, room: int = 60) -> str:
 
 
 def spoken(seconds: float) -> str:
-    """A duration, as one says it."""
     if seconds < 0.0995:
         return f"{seconds * 1000:.2g} ms"
     if seconds < 100:

@@ -31,7 +31,6 @@ _BETWEEN = 0.5
 
 
 def top(words: Sequence[str]) -> int:
-    """Run `tenure top`. Raises `UsageError`, `TenureError`."""
     p = parser(
         "top",
         "Queues, processes, holders and waiters, live; without a terminal, once. q or Ctrl-C ends it.",

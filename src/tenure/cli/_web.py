@@ -1,4 +1,4 @@
-"""`tenure web`: a page about a store, which can only be read unless actions are allowed."""
+"""`tenure web`: a page about a store, read-only unless actions are allowed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ _TOKEN_VARIABLE = "TENURE_WEB_TOKEN"  # noqa: S105 - the name of a variable, not
 
 
 def web(words: Sequence[str]) -> int:
-    """Run `tenure web`. Raises `UsageError`, `TenureError`, `OSError`."""
     p = parser(
         "web",
         "A page with live charts, tasks and failures. It can only be read, unless --actions is given. Each request must"
@@ -115,13 +114,12 @@ async def _serve(args: argparse.Namespace, store: Store) -> None:
 
 
 def check_page(what: str) -> None:
-    """Refuse a page where the extra for it is missing. Raises `UsageError`."""
     if find_spec("h11") is None:
         raise UsageError(f"{what} needs h11: pip install 'tenure[web]'")
 
 
 async def serve_page(store: Store, *, task_status: TaskStatus[str] = TASK_STATUS_IGNORED) -> None:
-    """Serve a page with payloads at any free port of this machine alone, whose address is the status."""
+    """Serve a page with payloads at any free port of this machine alone; the address is the status."""
     from tenure.web.server import Server
 
     site = Site(store, payloads=True)

@@ -1,4 +1,4 @@
-"""The base of commands that read a store, or change it by hand: the store's address, and its opening."""
+"""The base of commands on a store: its address, and its opening."""
 
 from __future__ import annotations
 
@@ -32,17 +32,15 @@ _KEY = re.compile("(queue|lock|rwlock|semaphore|election|pool):(.+)", re.DOTALL)
 
 
 class ShownCodec:
-    """Reads payloads of any codec: JSON as it is, anything else as text.
+    """Reads payloads of any codec: JSON as it is, anything else, or JSON too deep to be printed, as text.
 
     Thread safety: any; it has no state.
     """
 
     def encode(self, value: Any) -> bytes:
-        """As JSON."""
         return json.dumps(value).encode()
 
     def decode(self, data: bytes) -> Any:
-        """The value, or the bytes as text, also where the value is nested too deeply to be printed."""
         with suppress(ValueError, RecursionError):
             value = json.loads(data)
             if not _is_deep(value):
@@ -64,7 +62,6 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 def parser(prog: str, description: str, *, as_json: bool = True) -> Parser:
-    """A parser of options that all these commands have."""
     made = Parser(prog, description)
     made.add_argument("--store", metavar="URL", help=STORE_DEFAULT)
     made.add_argument("--namespace", metavar="NAME", default="tenure", help="default: %(default)s")
@@ -76,10 +73,7 @@ def parser(prog: str, description: str, *, as_json: bool = True) -> Parser:
 def with_store(
     args: argparse.Namespace, task: Callable[[Store], Awaitable[T]], *, may_make: bool = False
 ) -> T:
-    """Open the store that the options name, and carry out the task.
-
-    A file that is not there is refused, unless the task `may_make` it.
-    """
+    """Carry out the task on the store that the options name. A missing file is refused, unless it `may_make` one."""
     check_names(args)
     url, option = store_url(args.store), store_option(args.store)
     (check_visible if may_make else check_place)(url, option)
@@ -87,7 +81,6 @@ def with_store(
 
 
 def check_names(args: argparse.Namespace) -> None:
-    """Refuse keys, which stand in events and in the store, where names are meant. Raises `UsageError`."""
     for option in ("name", "queue", "pool"):
         text: str = getattr(args, option, None) or ""
         namespace, _, name = text.partition(":")
@@ -96,7 +89,7 @@ def check_names(args: argparse.Namespace) -> None:
 
 
 def check_place(url: str, option: str) -> None:
-    """Refuse stores in which there is nothing to be seen: looking makes no files. Raises `UsageError`."""
+    """Refuse a place without a store: looking makes no files."""
     check_visible(url, option)
     scheme = url.partition(":")[0].lower()
     # a URL of another form is refused when it is opened, without showing what may be a password
@@ -109,13 +102,11 @@ def check_place(url: str, option: str) -> None:
 
 
 def check_visible(url: str, option: str) -> None:
-    """Refuse a store that other processes cannot see. Raises `UsageError`."""
     if url.partition(":")[0].lower() == "memory":
         raise UsageError(f"{option}: memory: is visible only to its own process; name a file or a server")
 
 
 async def _open(stack: AsyncExitStack, url: str, option: str, namespace: str) -> Store:
-    """The open store, which has answered. Raises `UsageError`, `StoreUnavailable`. Cancellation: it is closed."""
     try:
         store = open_store(url, namespace=namespace, codec=ShownCodec())
         await stack.enter_async_context(store)

@@ -43,11 +43,11 @@ class TenureBackend(BaseTaskBackend):
 
     The `OPTIONS` are `store`, a URL (the variable TENURE_STORE by default), `queue`, a mapping of options of a
     `WorkQueue`, `database`, an alias of `DATABASES`, and else the options of `tenure.open_store`. A queue of Django is
-    the queue "django/NAME" of the store. By default a task has one try, as with Django's own backends; write
-    `"queue": {"retry": tenure.Retry()}` for more. With `database`, a task that is enqueued within `atomic()` of that
-    database is enqueued if the transaction is committed; it has to be the database of the store.
+    the queue "django/NAME" of the store. By default a task has one try; write `"queue": {"retry": tenure.Retry()}` for
+    more. With `database`, a task enqueued within `atomic()` of that database is enqueued if the transaction is
+    committed; the store has to be in this database.
 
-    Raises `InvalidTaskBackend` for wrong options, in the words of the option that is wrong.
+    Raises `InvalidTaskBackend` for wrong options.
 
     Thread safety: any, as for `tenure.blocking`.
     """
@@ -118,7 +118,7 @@ class TenureBackend(BaseTaskBackend):
         return read_record(self.alias, queue_name, record)
 
     def worker(self, store: Store, queue_name: str, **options: Any) -> Worker:
-        """A worker for a queue of Django, over an open store of asynchronous code, for `tenure.serve`.
+        """A worker for a queue of Django, over an open asynchronous store, for `tenure.serve`.
 
         `options` are the options of `tenure.Worker`. A task runs in a thread, also a coroutine function.
         """
@@ -152,7 +152,7 @@ class TenureBackend(BaseTaskBackend):
 
 
 def check_database(url: str, database: str | None) -> None:
-    """Raise `ValueError` for a store in the file of a database of Django, unless `database` is the alias of that.
+    """Raise `ValueError` for a store in the file of a database of Django, unless `database` is its alias.
 
     A put of its own would wait for the transaction of the caller, which has the lock of the file.
     """
@@ -167,7 +167,6 @@ def check_database(url: str, database: str | None) -> None:
 
 
 def is_file(database: Any, path: str) -> bool:
-    """True if a connection of Django is to this file of SQLite."""
     if database.vendor != "sqlite" or database.is_in_memory_db():
         return False
     name = str(database.settings_dict["NAME"])

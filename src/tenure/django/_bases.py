@@ -1,4 +1,4 @@
-"""The classes of Django that are inherited here. Type checkers see the parts in use: Django has no types of its own."""
+"""The classes of Django that are inherited here, typed as far as they are used: Django has no types of its own."""
 
 # pyright: reportMissingImports=false
 

@@ -51,7 +51,6 @@ def result_of(
 
 
 def read_record(alias: str, queue_name: str, record: TaskRecord[Any]) -> TaskResult:
-    """The result of a task as its record says. Raises `ImportError` as above."""
     result = result_of(
         alias, queue_name, record.id, record.priority, record.meta, record.payload, record.progress
     )
@@ -84,5 +83,4 @@ def change(result: TaskResult, **fields: object) -> None:
 
 
 def time_of(text: str | None) -> datetime | None:
-    """A time as `datetime.isoformat` writes it, or None."""
     return None if text is None else datetime.fromisoformat(text)

@@ -23,7 +23,7 @@ from tenure.shared import Dead, Discard, Retry, RetryLater, Task, decisive
 from ._result import change, result_of
 
 MOST = 100
-"""Workers and errors of a task that are kept, the last ones."""
+"""The number of last workers and errors of a task that are kept."""
 
 LONGEST_TRACEBACK = 8192
 
@@ -82,7 +82,6 @@ class Run:
 
 
 def described(error: BaseException) -> dict[str, str]:
-    """An error as the fields of a `TaskError`."""
     kind = type(error)
     text = "".join(format_exception(error))
     return asdict(

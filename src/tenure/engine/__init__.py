@@ -1,63 +1,61 @@
 """The engine contract: coarse operations, values in and out, safe to send again.
 
 An *engine* keeps state. It applies *operations*, each of them atomic and one round trip, and returns *answers*.
-Operations, their parts, answers and rows of pages are one kind of class, the value (`_value.py`); so an operation that
-is sent again is the same value. `Engine.submit` is the only way in; how operations travel, one by one or in batches
-(`Batches`), is the engine's own affair. Every engine obeys these rules:
+`Engine.submit` is the only way in; an engine may send operations one by one or in batches (`Batches`). Every engine
+obeys these rules:
 
 Order. Operations that are submitted to a shard take effect in the order of submitting. Each operation is answered
 exactly once. The answer `StoreUnavailable` means that its outcome is unknown, or (`NotSent`) that it was not sent;
 nothing of it takes effect after that.
 
-Resending. The client names holds and claims before it sends the first byte; to apply them twice is to apply
-them once. `Put`, `Exchange`, `Spend`, `Refund` and `HoldOff` carry `(session, n)`: n rises from batch to batch, per
-session and object, one batch at a time. The engine keeps its last answer per session and object and returns it again
-when the same n comes again. It keeps the answer for at least two ttls of the session after it was last returned, and
-may forget it then: a sender that gets no answers for a ttl has lost its session.
+Resending. The client names holds and claims before it sends the first byte; to apply them twice is to apply them once.
+`Put`, `Exchange`, `Spend`, `Refund` and `HoldOff` carry `(session, n)`: per session and object, n rises from batch to
+batch, one batch at a time. The engine keeps its last answer per session and object, and returns it when the same n
+comes again. It may forget an answer two ttls of the session after it last returned it: a sender without answers for a
+ttl has lost its session.
 
-Sessions. A session is a process's registration, which the process renews. No operation creates one but `OpenSession`;
-an operation that carries an unknown or ended session is answered `Reply.GONE` and has no effect. A session that is not
-renewed within its ttl ends: the engine releases all that it holds and removes it from all queues of waiters, as if it
-had been closed.
+Sessions. A session is the registration of a process, which renews it. Only `OpenSession` creates one. The answer to an
+operation with an unknown or ended session is `Reply.GONE`; the operation has no effect. A session that is not renewed
+within its ttl ends as if it had been closed: the engine releases all that it holds and removes it from all queues of
+waiters.
 
-Expiry. Before anything else, every operation processes what time has made due: it ends expired sessions (in the order
-of expiry, then id; within one: holds, claims, producers, tasks, idle takers, watches, each in the order in
-which they were made), expires tasks and dead letters (which then count as purged), goes on with sweeps of children,
-ends the waits for entries that were not written in time, and frees resources whose cool-down is over and for which
-somebody waits. Loops are capped: after `CAP` steps the answer is `Reply.MORE`, and the caller
-sends the same operation again at once. The operation itself may already have been applied by then; sending it again is
-safe and returns the final answer. The cost of an operation depends on what it returns or changes, never on how much is
-stored.
+Expiry. Every operation first processes what time has made due:
+- Expired sessions end, in the order of expiry, then id. Each gives up its holds, claims, producers, tasks, idle takers
+  and watches, in this order; those of one family in the order in which they were made.
+- Tasks and dead letters expire. An expired dead letter counts as purged.
+- Sweeps of children go on, and waits for entries that did not come in time end.
+- Resources whose cool-down is over are free, if somebody waits for them.
 
-Names leave nothing. The state of a name is removed when it carries no information, also while sessions
-live. From that moment on the name is exactly as if it had never been used; its storage may be freed a little later, a
-few names with any operation. This holds for:
+Loops are capped: after `CAP` steps the answer is `Reply.MORE`, and the caller sends the same operation again at once.
+The operation may already have been applied; sending it again returns the final answer. The cost of an operation depends
+on what it returns or changes, never on how much is stored.
+
+Names leave nothing. A name whose state carries no information is as if it had never been used; its storage may be freed
+a little later, a few names with any operation. This holds for:
 - a key without holders and waiters, unless `Resize` has set its capacity; a pool without resources and claimers;
-- a limiter that is full again, so that all bursts could be spent at once, has no waiters, and is not held off;
-- a queue that has no unfinished task, no record of an ended one, no cursor and no producer, is not paused and has no
-  settings but the defaults, once each record that it ever had, but for dead letters, would have expired, no `key_ttl`
-  lasts, and two ttls of the session that settled it have passed since each ending that a session settled. Its counts
-  go with it. Idle takers and watches do not keep it;
+- a limiter that is full again, has no waiters, and is not held off;
+- a queue without unfinished tasks, records, cursors and producers, which is not paused and has default settings. All
+  records but dead letters would have expired, no `key_ttl` lasts, and two ttls of the session have passed since each
+  ending that a session settled. Its counts go with it. Idle takers and watches do not keep it;
 - a group of a queue without an unfinished task and without a producer that waits or has slots reserved;
-- the record of a task that has ended, after its ttl; the key of one, after its `key_ttl`; numbered answers, as above.
+- the record of an ended task, after its ttl; its key, after `key_ttl`; numbered answers, as above.
 
-Queues of waiters. First come, first served, weights included: a head that does not fit blocks the waiters behind it,
-no acquirer barges in, and an acquirer that does not want to wait is refused while others wait. An operation that gives
+Queues of waiters. First come, first served, weights included: a head that does not fit blocks the waiters behind it, no
+acquirer barges in, and an acquirer that does not want to wait is refused while others wait. An operation that gives
 something back grants it to the head of the queue in the same atomic step, and hints the process of the new holder.
-`place` is 1 for the head; it is an upper bound, since waiters that left in between are counted.
+`place` is 1 for the head; it is an upper bound, since it counts waiters that have left.
 
 Hints. A hint carries the answer that asking would return, or a notice to look again. Hints may be lost; the stored
-state is the truth. `ask_again_in` is the number of seconds after which it makes sense to ask again without a hint: the
-earliest expiry or due time that could help.
+state is the truth. `ask_again_in` is the number of seconds until the earliest expiry or due time that could help; the
+client then asks again without a hint.
 
 Tokens. Each grant and each taking carries a token: `max(last + 1, engine time in microseconds)`. Tokens rise over the
 whole engine and outlive what they were granted for. Whatever a stale holder sends is refused by its token. The id of a
 task is a token too, so an engine that has lost its last data gives no id a second time.
 
-Time is the engine's. Only durations, in seconds, cross the wire; a duration longer than `LONGEST` counts as `LONGEST`,
-and an operation with a NaN fails alone, with an `EngineError` (`clamp_durations`; `CHECKS`, for an engine that bounds
-durations as it makes microseconds of them). Payloads, results, progress, failures, values and metadata are bytes to an
-engine.
+Time is the engine's. Only durations, in seconds, cross the wire. A duration longer than `LONGEST` counts as `LONGEST`;
+an operation with a NaN fails alone, with an `EngineError` (`clamp_durations`, or `CHECKS`). Payloads, results,
+progress, failures, values and metadata are bytes.
 """
 
 from types import FunctionType as _FunctionType

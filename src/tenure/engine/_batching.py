@@ -38,7 +38,7 @@ class Batches:
         self.busy: bool = False
         """True while an operation waits or is under way.
 
-        An engine that can also send directly sets it: then what comes next goes this way until a batch is applied.
+        An engine that can also send directly sets it: then the next operations go this way until a batch is applied.
         """
         self._url = url
         self._start: Callable[[], object] | None = None
@@ -82,12 +82,12 @@ class Batches:
             self._started = self.busy = False
 
     def answer_all(self, answer: object) -> None:
-        """Answer each operation of what was taken with the same."""
+        """Give all taken operations the same answer."""
         self.answer([answer] * len(self._carried))
 
     def fail(self, problem: StoreUnavailable) -> None:
-        """Answer the taken operations with the problem, and the waiting ones with `NotSent`: they must not
-        overtake the former.
+        """Answer the taken operations with the problem, the waiting ones with `NotSent`: they must not overtake the
+        former.
         """
         carried, self._carried = self._carried, []
         waiting, self._waiting = self._waiting, deque()
@@ -111,7 +111,7 @@ class Batches:
         """Carry batches until cancelled: `await apply(operations)` returns an answer for each.
 
         If it raises `StoreUnavailable`, the outcome of the whole batch is unknown; an `EngineError` is the answer to
-        each. Raises what else it raises.
+        each. Any other error ends `run`.
         Cancellation: the batch on its way may or may not be applied.
         """
         self.open(self._wake)

@@ -12,8 +12,8 @@ class AddResource(Operation[Reply]):
     """Put a resource into the pool, or change its metadata, preference and slots (also while claimed). -> OK, MORE
 
     A retired resource stays retired; with `revive` it can be claimed again. As many claimers as it has `slots`, up to
-    `CAP`, can have it at once. With more slots than before, waiters are served; with fewer, the claims stay, and no
-    slot is lent until fewer claims than slots are left. Raises `ValueError` for other numbers of slots.
+    `CAP`, can have it at once. More slots serve waiters; with fewer, the claims stay, and no slot is lent until fewer
+    claims than slots are left. Raises `ValueError` for other numbers of slots.
     """
 
     key: str
@@ -40,16 +40,17 @@ class RemoveResource(Operation[Reply]):
 class Claim(Operation[ClaimAnswer]):
     """Take a slot of a free resource that matches `where`: higher preference first, then the least recently used.
 
-    A resource is used when a claim returns, and when a claim leaves it a free slot: so claims are spread.
+    -> Claimed, Queued, REFUSED, GONE, MORE
 
-    -> Claimed, Queued, REFUSED, GONE, MORE. Waiters are served in the order of the line among those that match. One
-    that begins to wait gets the number of the head of the line (0 without waiters), or one more than the highest of
-    the waiters of its `group`, whichever is greater. The line is in the order of the numbers, and of equal ones, in
-    that of coming. So the waiters of one group, "" too, are served first come, first served, and groups take turns.
-    `place` is how many wait. What a dead claimer held rests for `quarantine` seconds before it can be claimed again,
-    with all its slots: none is lent, and other claims of it stay.
-    While resources rest, the head of the queue is hinted ASK when a waiter leaves or is served, and when one begins to
-    rest that is due before the others: so some waiter knows when to ask.
+    A resource is used when a claim returns, and when a claim leaves it a free slot, which spreads the claims. Waiters
+    are served in the order of the line among those that match. A new waiter gets the number of the head of the line (0
+    without waiters), or one more than the highest of the waiters of its `group`, whichever is greater. The line is in
+    the order of the numbers, then of coming. So the waiters of a group, "" too, are served first come, first served,
+    and groups take turns. `place` is how many wait.
+
+    The resource of a dead claimer rests for `quarantine` seconds with all its slots: none is lent, and other claims of
+    it stay. While resources rest, the head of the queue is hinted ASK when a waiter leaves or is served, and when a
+    resource begins to rest that is due before the others: so some waiter knows when to ask.
     """
 
     session: str
@@ -74,8 +75,8 @@ class EditClaim(Operation[Reply]):
     """Change the claimed resource, by its claimer. -> OK, REFUSED (not the claimer with this token), MORE
 
     `cool_down` seconds (from now) must pass before it can be claimed again; `retire` takes it out of the pool with a
-    reason, once it is given back; `metadata` replaces what is stored. None leaves things as they are. A change counts
-    for the resource with all its slots: where slots are free, it takes effect at once, and other claims of it stay.
+    reason, once it is given back; `metadata` replaces what is stored. None changes nothing. A change counts for the
+    resource with all its slots: it takes effect on free slots at once, and other claims stay.
     """
 
     key: str
@@ -88,10 +89,10 @@ class EditClaim(Operation[Reply]):
 
 @value
 class Resource:
-    """A resource of which `claimed` slots are claimed, the last one by `process` with `token`, unless that has ended.
+    """A resource with `claimed` slots claimed, the last one by `process` with `token`, unless that claim has ended.
 
-    `state` is claimed while no slot is left, or it leaves with its last claim; else retired, resting (cooling down or
-    in quarantine, `rest` seconds left) or free.
+    `state` is "claimed" while no slot is left, or the resource leaves with its last claim; else "retired", "resting"
+    (cooling down or in quarantine, `rest` seconds left) or "free".
     """
 
     resource: str
@@ -108,12 +109,12 @@ class Resource:
 
 @value
 class ResourcePage(Page[Resource]):
-    """The resources of a pool, in the order of their names, for one of which `waiting` claimers wait."""
+    """The resources of a pool, in the order of their names, and the number of `waiting` claimers."""
 
     waiting: int = 0
 
     def slots(self) -> dict[str, int]:
-        """Return the number of slots in each state; those that are not claimed are in the state of their resource."""
+        """The number of slots in each state; those that are not claimed are in the state of their resource."""
         counts: dict[str, int] = {"free": 0, "claimed": 0, "resting": 0, "retired": 0}
         for resource in self.rows:
             counts["claimed"] += resource.claimed

@@ -36,8 +36,8 @@ class Booking:
 class Spending:
     """Booked: act after `delay` seconds. Not booked: `delay` is the delay of a booking, and there are no `bookings`.
 
-    `held` is for how many seconds the limiter was held off so far, and will be: by the difference to a later number in
-    `LimiterStatus`, everyone that waits goes later, or sooner.
+    `held` is the sum of the seconds of all hold-offs, past and present. If `LimiterStatus` later shows another number,
+    everyone that waits goes that much later, or sooner.
     """
 
     booked: bool
@@ -53,9 +53,9 @@ class Spend(Operation["SpendResults | Reply"]):
     A request that has to wait is refused if a limit was booked for more than `horizon` seconds ahead before this
     operation, up to the time at which an amount above zero is there.
 
-    The time that a cost or a burst takes at its rate is a duration: no longer than `LONGEST`. The engine keeps each
-    limit by its name. If its rate is another one now, the debt stays what it was as an amount. The last booking of a
-    limit ends with its session, unless it is due already.
+    A cost or a burst lasts no longer than `LONGEST` at its rate. The engine keeps each limit by its name. If its rate
+    has changed, the debt stays the same amount. The last booking of a limit ends with its session, unless it is due
+    already.
     """
 
     session: str
@@ -77,10 +77,9 @@ class SpendResults:
 class RefundRequest:
     """A request to give back the bookings of one spending, which has a booking for each limit.
 
-    Without `amounts` the caller never went: the last booking of a limit goes back, if this session made it. Nothing
-    of an earlier booking goes back, because the caller of the later one may have counted on none of it. Else an amount
-    for each limit goes back, as far as time has not brought it back already; an amount below zero is booked in addition
-    at once.
+    Without `amounts` the caller never went: the last booking of a limit goes back, if this session made it. An earlier
+    booking stays, because the caller of the later one may have counted on it. Else an amount for each limit goes back,
+    as far as time has not brought it back already; an amount below zero is booked in addition at once.
     """
 
     bookings: tuple[Booking, ...]
@@ -100,10 +99,10 @@ class Refund(Operation[Reply]):
 
 @value
 class HoldOff(Operation[Reply]):
-    """Let no caller act for so many seconds, if it is not held off for longer; numbered as `Spend`. -> OK, GONE, MORE
+    """Let no caller act for `seconds`, unless it is held off for longer; numbered as `Spend`. -> OK, GONE, MORE
 
-    0 seconds end a hold at once. All bookings are due later by as much, or sooner. The processes that wait are hinted
-    (HELD), and find out by `LIMITER`.
+    0 seconds end a hold-off at once. All bookings are due that much later, or sooner. The processes that wait are
+    hinted (HELD), and find out by `LIMITER`.
     """
 
     session: str
@@ -122,9 +121,7 @@ class Debt:
 
 @value
 class LimiterStatus:
-    """The state of a limiter: the seconds for which it is held off, `held` as in `Spending`, and the debts of limits,
-    sorted by name.
-    """
+    """The state of a limiter: the seconds for which it is held off, `held` as in `Spending`, and the debts by name."""
 
     held_off: float
     held: float

@@ -185,7 +185,7 @@ CHECKS: Mapping[type, Callable[[Any], Any]] = {
 }
 """The checks of operations, by class, for an engine that bounds durations where it makes microseconds of them.
 
-Only what else has limits is bounded here. Raises `EngineError` as `clamp_durations` does.
+Only the other limits are checked here. Raises `EngineError` as `clamp_durations` does.
 """
 _BOUNDS: Mapping[type, Callable[[Any], Any]] = {
     **CHECKS,

@@ -20,9 +20,8 @@ class Engine(Protocol):
 
     An engine inherits from this class. It sets `url` and implements `submit` and `serve`; the rest has defaults.
 
-    `shards` is the number of parts of the engine that may be away each for itself. What concerns one object or session
-    (`Operation.key`) needs its shard only. An object is asked for with sessions of its own shard, and order is kept
-    within a shard.
+    `shards` is the number of parts that may be away each for itself. An operation needs only the shard of its
+    `Operation.key`. An object is asked for with sessions of its own shard, and order is kept within a shard.
     Thread safety: none; an engine belongs to one event loop.
     """
 
@@ -41,19 +40,18 @@ class Engine(Protocol):
     """Seconds for which a call waits that waits for an answer alone; a server that is silent for as long is gone."""
 
     def another(self) -> Engine | None:
-        """Another engine over the same state, for the loop of another thread. It renews sessions and settles tasks
-        while the loop of this one is blocked.
+        """Another engine over the same state, for the loop of another thread.
 
-        None, which is the default: there is none, and a loop that is blocked for a ttl loses its sessions.
+        It renews sessions and settles tasks while the loop of this engine is blocked. With None, the default, a loop
+        that is blocked for a ttl loses its sessions.
         """
         return None
 
     @property
     def unreachable(self) -> StoreUnavailable | None:
-        """The error with which a part of the engine cannot be reached at present, as its connections see it, also
-        between calls.
+        """The error with which a part of the engine cannot be reached at present, also between calls.
 
-        An engine with connections delivers a hint with LOST when it loses one, and one with MISSED when it is
+        An engine with connections delivers a hint with LOST when it loses a connection, and with MISSED when it is
         back.
         """
         return None
@@ -64,30 +62,27 @@ class Engine(Protocol):
         return 0
 
     def link(self) -> Engine:
-        """The link that one store submits to and serves on: the engine itself, unless the engine keeps stores
-        apart.
-        """
+        """The link that one store submits to and serves on: by default the engine itself."""
         return self
 
     def submit(self, operation: Operation[Any], on_answer: Callable[[Any], object], /) -> None:
         """Apply an operation atomically, behind all that were submitted to its shard before.
 
-        `on_answer` is called exactly once: with the answer, an `EngineError` if the operation fails, `Reply.MORE` (it
-        is to be submitted again at once), or a `StoreUnavailable` when its outcome is unknown (submitting it again is
-        then safe), which is a `NotSent` when it was not even sent. An engine without I/O calls it before this returns;
-        any other calls it from the event loop, never from within `submit`. It does not raise, and may submit operations
-        itself.
+        `on_answer` is called exactly once: with the answer, an `EngineError` if the operation fails, `Reply.MORE`
+        (submit it again at once), or a `StoreUnavailable` when its outcome is unknown (submitting it again is safe),
+        which is a `NotSent` when it was not sent. An engine without I/O calls it before this returns; any other calls
+        it from the event loop, never from within `submit`. It does not raise, and may submit operations itself.
 
-        After a `StoreUnavailable` no part of the operation may take effect that has not done so already: an
-        acquisition must not arrive behind its own release. What was submitted to the shard behind it and has not taken
-        effect is answered in the same way, so that all can be submitted again in their order.
+        After a `StoreUnavailable` nothing more of the operation may take effect: an acquisition must not arrive behind
+        its own release. Operations submitted to the shard behind it that have not taken effect get the same answer, so
+        that all can be submitted again in their order.
         """
         ...
 
     async def execute(self, operations: Sequence[Operation[Any]], /) -> Sequence[Any]:
         """Submit operations and return one answer for each, in the same order; for tools and tests.
 
-        Raises `StoreUnavailable` if one of them is answered with it.
+        Raises `StoreUnavailable` if an answer is one.
         Cancellation: they may or may not be applied.
         """
         answers: list[Any] = [None] * len(operations)
@@ -121,8 +116,7 @@ class Engine(Protocol):
         ...
 
     def enlist(self, operation: Enlisted[A], /) -> Enlistment[A]:
-        """The way to apply an operation within a transaction of the user's. Raises `EngineError` if the engine
-        cannot.
+        """The way to apply an operation within a user's transaction. Raises `EngineError` if the engine cannot.
 
         Thread safety: any.
         """

@@ -1,19 +1,18 @@
 """Operations within a transaction of the user, on the user's connection to the engine's database.
 
-An engine that can do this implements `Engine.enlist`, which returns how an operation is applied. It may be called in
-any thread, also while other operations are under way, and the operation does not go through `submit`:
+`Engine.enlist` returns how an operation is applied, in any thread, also while other operations are under way. The
+operation does not go through `submit`:
 
 - An engine whose operation is one statement returns it as `sql` (PostgreSQL: `SELECT * FROM complete(...)`). The caller
-  makes sure that a transaction is open and runs it; `finish(None, rows)` returns the answer.
-- An engine that needs more returns no `sql`: `finish(raw, [])` is called with the driver's own connection, in the
-  thread in which that may be used (SQLite: `sqlite3.Connection`). It raises `ValueError` if the connection is to
-  another database, and `RuntimeError` if no transaction is open after its first statement; some drivers begin one only
-  then.
+  runs it in an open transaction; `finish(None, rows)` returns the answer.
+- Otherwise there is no `sql`: `finish(raw, [])` is called with the driver's own connection, in its thread (SQLite:
+  `sqlite3.Connection`). It raises `ValueError` if the connection is to another database, and `RuntimeError` if no
+  transaction is open after its first statement, since some drivers begin one only then.
 
-Nothing is committed and nothing is left half done: an operation that raises has changed nothing (a savepoint). Hints go
-to all processes alike when the user commits (a table, NOTIFY), since the engine does not learn when that is. The caller
-sends its ordinary settlement of a completed task later all the same, and takes "refused" for "it was committed". So the
-token of a task that was completed has to be refused, as any stale token is.
+Nothing is committed, and an operation that raises has changed nothing (a savepoint). Hints go to all processes alike
+when the user commits (a table, NOTIFY), since the engine does not learn when that is. The caller later sends its
+ordinary settlement of a completed task all the same, and takes "refused" for "it was committed". So the token of a
+completed task has to be refused, as any stale token is.
 """
 
 from __future__ import annotations
@@ -48,10 +47,10 @@ class Complete(Enlisted[Reply]):
 
 @value
 class CompleteAll(Enlisted[tuple[int, ...] | Reply]):
-    """Settle up to `CAP` tasks as done. -> the stale tokens, and the tokens of tasks with unfinished children, of which
-    nothing was settled; GONE (as for `Complete`)
+    """Settle up to `CAP` tasks as done, with one ttl.
 
-    The settlements have one ttl.
+    -> the stale tokens, and the tokens of tasks with unfinished children, of which nothing was settled; GONE (as for
+    `Complete`)
     """
 
     session: str
@@ -69,8 +68,8 @@ class PutOne(Enlisted[int | Duplicate | Reply]):
 
 @value
 class Enlistment(Generic[A]):
-    """The statement that applies an operation. `sql` has placeholders like `:name`, casts like CAST(:name AS
-    type), and no `%`.
+    """The statement that applies an operation; `sql` has placeholders like `:name`, casts like CAST(:name AS type), and
+    no `%`.
     """
 
     finish: Callable[[Any, list[Any]], A]

@@ -1,63 +1,62 @@
 """Families: the children of a task, and the named entries of its record. A task ends after its children.
 
 An *entry* belongs to an unfinished task, or to a dead letter. It is a value that a delivery of the task stored, a
-signal that somebody sent, or a child. The first write of a name wins, for as long as the entry is there.
+signal that somebody sent, or a child. The first write of a name wins, for as long as the entry is there. A *try* is
+what a verdict of DONE, RETRY or DEAD ends. The laws:
 
-The laws, with a *try* as what a verdict of DONE, RETRY or DEAD ends:
-
-1. A task ends only when none of its children is unfinished. A verdict that would end it earlier is stored, and the
-   task is "ending": unfinished, without a lease, in no order. Its children are cancelled, and the end of the last one
-   applies the stored verdict in the same step. Expiry, a purge and a lost session do no less than a verdict.
-2. A try ends only when no child is unfinished: RETRY is stored in the same way, and the task is then ready at the
-   later of the end of its pause and the end of its last child. GIVE_BACK, POSTPONE, waits and a lost session
-   interrupt a try, and leave the children alone.
-3. A child and a value carry the token of a lease. They are refused if it is another token than the lease in force has,
-   or if the cancellation of the task was requested.
-4. Every way in which a child ends tells its parent: its entry then has the child's state and result, which last as
+1. A task ends only when none of its children is unfinished. A verdict that would end it earlier is stored, and the task
+   is "ending": unfinished, without a lease, in no order. Its children are cancelled, and the end of the last one
+   applies the stored verdict in the same step. This holds for expiry, a purge and a lost session, too.
+2. A try ends only when no child is unfinished: RETRY is stored in the same way, and the task is then ready at the later
+   of the end of its pause and the end of its last child. GIVE_BACK, POSTPONE, waits and a lost session interrupt a try,
+   and leave the children alone.
+3. A child and a value carry the token of a lease. They are refused under another token than the lease in force has, or
+   if the cancellation of the task was requested.
+4. The end of a child, of any kind, tells its parent: its entry then has the child's state and result, which last as
    long as the entry. A child that is purged tells "purged".
 5. A child has failed if it ended in another way than "done". At the end of a try, and when a dead letter is made ready
-   again, the entries of failed children are gone; all other entries stay.
+   again, the entries of failed children are removed; all other entries stay.
 6. Cancelling goes down by visits: a sweep visits the unfinished children whose names begin with a prefix, by name. A
-   child that is leased is asked to stop, and its own children are swept; any other child ends as cancelled, with a
-   record for `EXPIRED_TTL` seconds, or is "ending" if it has unfinished children. A child that is ending for a retry
-   is ending as cancelled from then on. Sweeps go on in the order of queues and ids. The operation that begins a sweep
-   makes up to `SWEEP_STEPS` visits behind its own work. A later operation makes as many visits before its own work,
-   if `SWEEP_PAUSE` has passed since the last visit. So a large tree delays an operation by these visits at most, and
-   a child that has not been visited yet may still begin.
-7. A task that waits ("suspended") has no lease and is in no order, so it holds nothing. It is ready as soon as nothing
-   is missing that it waits for, in the same step; one taker is hinted READY for it. The ends of a task's children have
-   numbers that rise, so that each delivery can pass them in the order of the ends.
+   leased child is asked to stop, and its own children are swept; any other child ends as cancelled, with a record for
+   `EXPIRED_TTL` seconds, or is "ending" if it has unfinished children. A child that is ending for a retry then ends as
+   cancelled. Sweeps go on in the order of queues and ids. The operation that begins a sweep makes up to `SWEEP_STEPS`
+   visits behind its own work. A later operation makes as many before its own work, if `SWEEP_PAUSE` has passed since
+   the last visit. So a large tree delays an operation by these visits at most, and a child may still begin before its
+   visit.
+7. A task that waits ("suspended") has no lease and is in no order, so it holds nothing. It is ready in the step in
+   which the last thing comes that it waits for; one taker is hinted READY. The ends of a task's children have rising
+   numbers, so that each delivery can pass them in the order of the ends.
 8. A wait counts no attempt. It begins the count of deliveries without a verdict anew, keeps `ready_at`, and gives no
    turn of the group back.
-9. A child never waits for what an ancestor may hold. Neither a full queue nor a full group refuses a child. The group
-   of a child is another group than the group of that name of roots: its name begins with `OF_CHILDREN`. It takes turns
-   with all other groups, and has leased tasks of its own up to `group_limit`, but a child never holds it: not while it
-   is suspended or ending, nor while it pauses before a retry. At most `PutChildren.most` children and `MOST_ENTRIES`
-   entries belong to a task, ended ones included, and a child is at most `DEEPEST` levels below its root.
-10. Only a root has a key or an expiry, and only a root is made ready again after its death. With its first entry a
-    task no longer expires. "replace" takes a root that is suspended, ending, or has an unfinished child for a
-    leased one, and cancels it at once; any other root that is replaced loses its entries. A suspended or ending root
-    holds its group where the group keeps its order.
-11. The deadline of a child is the earlier of its own and its parent's. Past it a child ends as expired as any other
-    task does, with its descendants, and the children of a leased task are cancelled with it.
+9. A child never waits for what an ancestor may hold. No full queue or group refuses a child. The name of a child's
+   group begins with `OF_CHILDREN`, so the group is another than the group of roots. It takes turns with all other
+   groups, and has leased tasks of its own up to `group_limit`, but a child never holds it: not while it is suspended or
+   ending, nor while it pauses before a retry. A task has at most `PutChildren.most` children and `MOST_ENTRIES`
+   entries, ended ones included; a child is at most `DEEPEST` levels below its root.
+10. Only a root has a key or an expiry, and only a root is made ready again after its death. With its first entry a task
+    no longer expires. "replace" treats a root that is suspended, ending, or has an unfinished child as leased, and
+    cancels it at once; any other root that is replaced loses its entries. A suspended or ending root holds its group
+    where the group keeps its order.
+11. The deadline of a child is the earlier of its own and its parent's. A leased task past its deadline has its children
+    cancelled.
 12. Settlements of tasks with a family take effect behind the others of their operation.
-13. A value is progress: with it, no failure of the task is on record any more. Its number of deliveries without a
-   verdict stays.
+13. A value is progress: it removes the failure of the task from the record, but not its number of deliveries without a
+    verdict.
 
-14. A *release* is a child that is named before there is anything to release. It is "held": in no order, without a
-   clock of its own, and its owner does not wait for it. It begins when its owner would end, in the step in which the
-   verdict is stored, or the last child has ended: the last named first, each after the end of the former. Those named
-   `together` that follow one another are unfinished together, at most `SWEEP_STEPS`. The end of the last one applies
-   the verdict. No interruption and no end of a try begins a release; "begin" does, and waits for the children.
-15. A release that ends in another way than "done" is a dead letter. It changes nothing of its owner, and its entry does
-   not go with a try. Sweeps, the deadline of its owner and a purge pass it by; `Move` by its id does not. Made ready
-   again, the letter tells nobody.
-16. A release `unless_done` is "dropped", and leaves no record, if its owner is done by a verdict of the delivery
-   that has named it last. A release that is "kept" earlier leaves its entry.
+14. A *release* is a child that is named before there is anything to release. It is "held": in no order, without a clock
+    of its own, and its owner does not wait for it. It begins when its owner would end, in the step in which the verdict
+    is stored, or the last child has ended: the last named first, each after the end of the former. Those named
+    `together` that follow one another are unfinished together, at most `SWEEP_STEPS`. The end of the last one applies
+    the verdict. No interruption and no end of a try begins a release; "begin" does, and waits for the children.
+15. A release that ends in another way than "done" is a dead letter. It changes nothing of its owner, and its entry
+    outlives a try. Sweeps, the deadline of its owner and a purge pass it by; `Move` by its id does not. Made ready
+    again, the letter tells nobody.
+16. A release `unless_done` is "dropped", and leaves no record, if its owner is done by a verdict of the delivery that
+    has named it last. A release that is "kept" earlier leaves its entry.
 17. A dead task of which a release has begun is made ready in another life: entries that were written since the first
-   naming are gone, but for signals. "replace" takes a task with held releases for a leased one.
+    naming are gone, but for signals. "replace" takes a task with held releases for a leased one.
 
-A family costs its task one flag: nothing of this is read for a task without one.
+A task without a family pays for one flag, and reads nothing of this.
 """
 
 from __future__ import annotations
@@ -73,13 +72,13 @@ MOST_ENTRIES = 10_000
 """The most entries of a task."""
 
 SWEEP_STEPS = 8
-"""The number of children that an operation cancels at most, beside its own work."""
+"""The most children that an operation cancels beside its own work."""
 
 SWEEP_PAUSE = 0.01
 """Seconds between two operations that go on with sweeps, longer than the visits of an operation take."""
 
 DEEPEST = 32
-"""The number of levels that a child may be below its root."""
+"""The most levels that a child may be below its root."""
 
 ENTRY_BYTES = 4 * 2**20
 """The bytes of values after which a page of entries ends."""
@@ -89,11 +88,11 @@ ENTRY_BYTES = 4 * 2**20
 class Entry:
     """An entry of a task, by `name`.
 
-    A value has the state "done", and a signal "done", or "expired" if it did not come in time. A child is "unfinished"
-    or has the state in which it ended; `value` is then its result, error or reason. A child has a `queue` and an `id`.
-    A release is such a child, and also "held", "kept" or "dropped"; it ends as "done" or "dead".
-    `swept`: the cancellation of the child came from its parent's family, and not from outside. `ended` is the number of
-    its end among the ends of the task's children; 0 before it.
+    A value has the state "done"; a signal "done", or "expired" if it did not come in time. A child is "unfinished" or
+    has the state in which it ended; `value` is then its result, error or reason. A child has a `queue` and an `id`. A
+    release is such a child, and also "held", "kept" or "dropped"; it ends as "done" or "dead". `swept`: the
+    cancellation of the child came from its parent's family. `ended` numbers the ends of the task's children; 0 before
+    the end.
     """
 
     name: str
@@ -127,18 +126,14 @@ class PutChildren(Operation[Accepted | Named | Entry | TooMany | Reply]):
     -> Accepted (the ids), Named (of `held` tasks), Entry (the first of these names that is of no child), TooMany,
     REFUSED (stale token), REQUESTED (put nothing: cancel the task), MORE
 
-    `held` tasks are releases, which begin when their owner ends ("end"), or when it does not end as done. The answer is
-    then Named, or the Entry of a release with another target, or another payload as long as that is on record. Their
-    `deadline` counts from their beginning, and they have no `delay`.
+    `names` are the names of the entries. A task whose name exists is not put, and the answer has the id of the first
+    task. `held` tasks are releases, which begin when their owner ends ("end"), or when it does not end as done. The
+    answer is then Named, or the Entry of a release with another target, or another payload as long as that is on
+    record. Their `deadline` counts from their beginning.
 
-    `names` are the names of the entries. For a name that is there, the task is not put, and the answer has the id of
-    the first task. The name of a group begins with `OF_CHILDREN`. Raises `ValueError` for more than `CAP` tasks, for
-    names that are not one for each task, for tasks with a key or an expiry, and for a group with another name. The
-    answer is an `EngineError` if the task is `DEEPEST` levels below its root, and if `to` is in another shard than
-    `key`.
-
-    No `Put`, `Exchange` or `Move` will do: the names of children are in place of the number of a put, no limit makes
-    them wait, and the lease of their parent is checked in the same step.
+    Raises `ValueError` for more than `CAP` tasks, for names that are not one for each task, for tasks with a key or an
+    expiry, for releases with a delay, and for a group whose name does not begin with `OF_CHILDREN`. The answer is an
+    `EngineError` if the task is `DEEPEST` levels below its root, and if `to` is in another shard than `key`.
     """
 
     key: str
@@ -172,8 +167,6 @@ class SetEntry(Operation[Entry | TooMany | Reply]):
 
     -> OK, Entry (the entry that is there), TooMany, REFUSED (stale token), REQUESTED (stored nothing: cancel the task),
     UNKNOWN (a signal for a task that is not there, a change of no release), CHILDREN (unfinished: nothing begins), MORE
-
-    No `Exchange` or `Move` will do: both settle or move tasks, and neither answers with the value that is there.
     """
 
     key: str

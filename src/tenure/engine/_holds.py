@@ -22,8 +22,8 @@ class Acquire(Operation[HoldAnswer]):
     present state.
 
     `weight` 0 is an arrival at a barrier: it waits until `capacity` arrivals wait. All are granted then in one step,
-    with tokens that follow one another from a multiple of the capacity. An arrival that leaves before that breaks the
-    barrier, as `Resize` to `BROKEN` does, unless its value is `DROP`. The capacity is that of the first that waits.
+    with tokens that follow one another from a multiple of the capacity. An arrival that leaves earlier breaks the
+    barrier, as `Resize` to `BROKEN` does, unless its value is `DROP`. The first that waits sets the capacity.
     """
 
     session: str

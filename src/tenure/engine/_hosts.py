@@ -1,7 +1,4 @@
-"""The addresses of hosts to which connections were made: the watchdog connects to these, and looks up no name.
-
-Nothing can end a look-up that takes long: it would hold up the thread, and whatever waits for the end of it.
-"""
+"""The known addresses of hosts: the watchdog looks up no name, since nothing can end a look-up that takes long."""
 
 from __future__ import annotations
 

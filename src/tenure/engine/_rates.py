@@ -1,8 +1,7 @@
 """The arithmetic of rates that all engines share: the generic cell rate algorithm (ITU-T I.371), for several limits.
 
 The limiter has a clock of its own, which stands still while the limiter is held off. All times of bookings are on that
-clock, so holding off changes two numbers, and each booking is due later by as much. `redis/lua/rates.lua` and
-`postgres/sql/rates.sql` spell this out in their own languages.
+clock, so holding off changes two numbers. `redis/lua/rates.lua` and `postgres/sql/rates.sql` repeat the arithmetic.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ ROUNDING = 1e-6
 class Booked:
     """The booking of one limit, up to the time `end` (the theoretical arrival time) at `rate` per second.
 
-    Corrections have moved the end of its last spending by `moved` seconds. If that spending has to wait, `session`
-    made it, and it is due at `due` and `size` seconds long.
+    Corrections have moved the end of its last spending by `moved` seconds. If that spending has to wait, `session` made
+    it, and it is due at `due` and `size` seconds long.
     """
 
     end: float
@@ -43,7 +42,7 @@ class Limiter:
     held_until: float = 0.0
     """Engine's time."""
     held: float = 0.0
-    """The seconds for which the limiter was held off in all, up to `held_until`."""
+    """The seconds of all hold-offs, up to `held_until`."""
     last_due: float = 0.0
     """The time at which the last waiting caller is due, on the limiter's clock."""
     booked: dict[str, Booked] = field(default_factory=dict[str, Booked])
@@ -62,7 +61,7 @@ class Limiter:
         return max(self.held_until, max(self.last_due, *ends, 0.0) + self.held)
 
     def drop_ended(self, limits: tuple[RateLimit, ...], is_open: Callable[[str], object], now: float) -> None:
-        """Drop what sessions booked that have ended since, where it is the last booking and not due yet."""
+        """Drop the last booking of a limit if its session has ended and it is not due yet."""
         time = self.time(now)
         for limit in limits:
             booked = self.booked.get(limit.name)
@@ -153,9 +152,8 @@ class Limiter:
             self.booked[limit.name] = booked
 
     def hold_off(self, seconds: float, now: float) -> bool:
-        """Hold the limiter off for so many seconds, or no longer, for less than a microsecond.
-
-        Returns False if nothing changes, since it is held off for longer already, or not at all.
+        """Hold the limiter off for `seconds`; less than a microsecond ends a hold-off. Return False if
+        nothing changes.
         """
         begin, end = max(now, self.held_until), now if seconds < ROUNDING / 2 else now + seconds
         if end <= begin and not now == end < begin:

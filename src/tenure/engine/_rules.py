@@ -1,7 +1,6 @@
 """The rules and constants that all engines share: plain functions without state or clock.
 
-The engines in Python call them. `redis/lua` and `postgres/sql` spell the rules out in their languages, and the walk
-of the contract (`tests/contract`) holds all of them to one another.
+`redis/lua` and `postgres/sql` spell the rules out in their languages; the contract's tests compare all of them.
 """
 
 from __future__ import annotations
@@ -17,9 +16,7 @@ A_FEW = 16
 
 
 def how_many_to_forget(made: int) -> int:
-    """The number of outdated objects to forget after making some: more than were made, so that they never pile
-    up.
-    """
+    """The number of outdated objects to forget after making some: more than were made, so that they never pile up."""
     return A_FEW + 2 * made
 
 
@@ -28,7 +25,7 @@ def how_many_to_forget(made: int) -> int:
 
 @value
 class Ends:
-    """The task ends in `state`; `ttl` is for how many seconds its record is kept (None: for good)."""
+    """The task ends in `state`; its record is kept for `ttl` seconds (None: for good)."""
 
     state: str
     attempts: int
@@ -55,8 +52,7 @@ class GoesBack:
 
 @value
 class Waits:
-    """The task is suspended for an entry, or until no more than `rest` children are unfinished; then it returns at its
-    old place.
+    """The task is suspended for an entry, or until at most `rest` children are unfinished; it returns at its old place.
 
     `prefix`: a failed child whose name begins with it cancels the others whose names do.
     """
@@ -80,8 +76,8 @@ def after_verdict(
     """The outcome of a verdict on a task that failed `attempts` times and was delivered `deliveries` times.
 
     `stop`: its cancellation was requested. It then ends instead of going back, and its record has the ttl `stop_ttl`.
-    It has so many `unfinished` children: with one, `Ends` and the `GoesBack` of a RETRY are stored, and not applied.
-    `late`: its deadline has passed.
+    With `unfinished` children, `Ends` and the `GoesBack` of a RETRY are stored, and not applied. `late`: its deadline
+    has passed.
     """
     if late and (unfinished or settle.verdict is not Verdict.DONE):
         return Ends("expired", attempts, b"", EXPIRED_TTL)
@@ -123,7 +119,7 @@ def without_verdict(
     dead_ttl: float | None,
     late: bool = False,
 ) -> Ends | GoesBack:
-    """The outcome for a task when the session of `process` that had taken the task ends before any verdict.
+    """The outcome for a task when the session of `process`, which had taken it, ends before any verdict.
 
     `max_deliveries` is 0 once the task has run alone.
     """

@@ -16,7 +16,7 @@ from ._value import value
 
 @value
 class Rate:
-    """A task starts every so many seconds, and after a pause up to `burst` at once."""
+    """A task starts every `every` seconds, and after a pause up to `burst` at once."""
 
     every: float
     burst: float = 1.0
@@ -24,44 +24,42 @@ class Rate:
 
 @value
 class Settings:
-    """The meaning of the fields of the record. The defaults are the values of fields that nobody has named.
+    """The fields of the record; a field that nobody has named has its default.
 
     - `max_size`: the most unfinished tasks, with the slots that are reserved for producers.
-    - `aging`: tasks that have been ready for longer than so many seconds precede all that have not (see `Exchange`).
-    - `max_deliveries`: a task that was delivered so often without a verdict is dead when its session ends.
-    - `dead`: such a dead letter is kept for so many seconds (None: for good).
+    - `aging`: the seconds after which a ready task precedes those that have been ready for less (see `Exchange`).
+    - `max_deliveries`: the deliveries without a verdict after which a task is dead when its session ends.
+    - `dead`: the seconds for which such a dead letter is kept (None: for good).
     - `payloads`: the records of settled tasks have their payloads. For a leased task these three are as they were when
       it was taken.
     - `results`, `keys`, `tracebacks`: for the clients, which say how long each record and key is kept, and send each
       failure.
 
-    Of the groups:
+    Of the groups; no limit of groups applies to the tasks without one, which are the group "":
 
-    - `group_limit`: at most so many tasks of a group are leased at a time; 0 means no limit. Tasks without a group have
-      none. A group can be taken from while it has a task that is ready and fewer leased than that.
+    - `group_limit`: the most tasks of a group that are leased at a time; 0 means no limit.
     - With a `group_limit` of 1 and `hold`, a group keeps its order through retries: a task that failed or was postponed
       is the next of its group, whatever the others' priority, and while it is delayed, no other task of the group is
-      taken. This is not so in a group of children, whose name begins with `OF_CHILDREN`.
+      taken. Groups of children, whose names begin with `OF_CHILDREN`, do not.
     - `weights`: the others weigh 1. A weight is positive and finite.
     - `group_size`: the most unfinished tasks of a group, as `max_size` is of the queue; 0 means no limit. A request
       whose tasks are all of one group waits in the line of this group while it is full or others wait there; then its
-      slots in the group are reserved and it joins the queue of producers. One with tasks of several groups is REFUSED
-      if one of them has no room. Tasks without a group have no limit.
-    - `rate`: at most so many tasks of the queue are taken (GCRA, ITU-T I.371: the arithmetic of `Spend` for a cost of
-      1); `group_rate`: of each group but "". None means no limit. A task that was given back has had its start. At
-      another rate, the tasks that have started count for as many starts as before, at most for one interval of waiting
-      (`at_rate` in `rules/_paces.py`); without a rate, for none. While
-      the next task may not start, a group cannot be taken from, and an exchange takes nothing from a queue. Each
-      exchange lets up to `CAP` groups be taken from whose time has come. A rate is positive and finite, a burst at
-      least 1, and it takes at most `LONGEST` at its rate.
+      slots in the group are reserved and it joins the queue of producers. A request for several groups is REFUSED if
+      one of them has no room.
+    - `rate`: the rate at which tasks of the queue are taken (GCRA, ITU-T I.371: the arithmetic of `Spend` for a cost of
+      1); `group_rate`: of each group. None means no limit. A task that was given back has had its start. While the next
+      task may not start, a group cannot be taken from, and an exchange takes nothing from a queue. Each exchange opens
+      up to `CAP` groups whose time has come. When the rate changes, the tasks that have started count for as many
+      starts as before, at most for one interval of waiting (`Pace.at` in `rules/_paces.py`); without a rate, for none.
+      A rate is positive and finite, a burst at least 1; the burst takes at most `LONGEST` at its rate.
 
-    Turns: self-clocked fair queueing (Golestani, INFOCOM 1994). Each group that can be taken from has a tag, a float.
-    The next task is of the group with the lowest tag, of those the first by name. The virtual time of the queue becomes
-    that tag, and the tag of the group rises by 1 / weight. A group from which tasks can be taken anew starts at the
-    virtual time + 1 / weight. A task that was given back, postponed or lost by its session lowers the tag of its group,
-    if it has one then, by 1 / weight, at most to the virtual time. All tasks without a group are one group, "". While
-    a queue has no unfinished task with a group and no producer that waits for one, there are no tags and no virtual
-    time; afterwards it starts at 0.
+    Turns: self-clocked fair queueing (Golestani, INFOCOM 1994). A group can be taken from while it has a ready task and
+    its limit and rate allow it; it then has a tag, a float. The next task is of the group with the lowest tag, of those
+    the first by name. The virtual time of the queue becomes that tag, and the tag of the group rises by 1 / weight. A
+    group that can be taken from anew starts at the virtual time + 1 / weight. A task that was given back, postponed or
+    lost by its session lowers the tag of its group, if it has one, by 1 / weight, at most to the virtual time. While a
+    queue has no unfinished task with a group and no producer that waits for one, there are no tags and no virtual time;
+    afterwards it starts at 0.
     """
 
     max_size: int = 10_000
@@ -90,10 +88,10 @@ FIELDS: tuple[str, ...] = tuple(Settings.__dataclass_fields__)
 class Configure(Operation["Configured"]):
     """Name fields of the record of a queue. -> Configured, MORE
 
-    `changes` are names of fields with their values as `written` makes them; without any, the record is only read. For
-    each field the value that was sent last holds, for all sessions at once. With `missing`, fields that are in the
-    record stay as they are. A record keeps its queue for `RECORD_TTL` at least after this or another operation has
-    changed the queue, as each `Put` and `Exchange` does.
+    `changes` are names of fields with their values as `written` makes them; without any, the record is only read. The
+    value that was sent last holds, for all sessions at once. With `missing`, fields that are in the record stay as they
+    are. A record keeps its queue for `RECORD_TTL` at least after the last operation that changed the queue, as each
+    `Put` and `Exchange` does.
     """
 
     key: str
@@ -114,10 +112,9 @@ class Setting:
 
 @value
 class Configured:
-    """The record, by name: the fields whose value has ever been another one than the default, since there is a record.
+    """The record, by name: the fields whose value has ever differed from the default, since there is a record.
 
-    `revision` is a number that is another one after each change, 0 as long as there was none: `Exchanged` and
-    `PutAnswer` have it too.
+    `revision` is another number after each change, 0 before the first: `Exchanged` and `PutAnswer` have it too.
     """
 
     fields: tuple[Setting, ...]
@@ -125,7 +122,7 @@ class Configured:
 
 
 def written(name: str, setting: object) -> str:
-    """The value of a field as text. Raises `EngineError` for a field or a value that there is not."""
+    """The value of a field as text. Raises `EngineError` for an unknown field or value."""
     try:
         return json.dumps(_WRITE[name](setting))
     except (KeyError, TypeError, ValueError, OverflowError) as error:

@@ -1,4 +1,4 @@
-"""Introspection: the stored names, the items of sessions, and the health of the engine. For tools."""
+"""Introspection, for tools: the stored names, the items of sessions, and the health of the engine."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class SessionPage(Page[SessionItem]):
 class Health:
     """The health of the server or file, for people.
 
-    `facts` are names and values; each of `problems` is one line with a fault and its remedy. `clock_skew`
-    is by how many seconds the engine's clock is ahead of this machine's, give or take the time of a round trip.
+    `facts` are names and values; each of `problems` is one line with a fault and its remedy. The engine's clock is
+    `clock_skew` seconds ahead of this machine's, give or take the time of a round trip.
     """
 
     clock_skew: float

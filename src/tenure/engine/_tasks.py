@@ -22,32 +22,32 @@ OnDuplicate = Literal["refuse", "keep", "replace"]
 
 @value
 class NewTask:
-    """A task to be put: `delay` and `expires` are seconds from now.
+    """A task to be put: `delay`, `expires` and `deadline` are seconds from now.
 
     `meta` is kept for as long as anything of the task is. Tasks with the same `group` take turns with other groups; ""
-    is the group of those without one (see `Settings`).
+    is the group of the tasks without one (see `Settings`).
 
-    At most one task of a queue has a `key`. It has it while it is unfinished, and for `key_ttl` seconds from its put on
-    if they are longer, ended or not. If another task has the key of a new one, `on_duplicate` says what follows:
+    At most one task of a queue has a `key`: while it is unfinished, and at least for `key_ttl` seconds from its put. If
+    another task has the key of a new one, `on_duplicate` says what follows:
 
-    - "refuse": the new one is not put. Its answer is `Duplicate`.
-    - "keep": the new task is not put. Its answer is the id of the existing task.
-    - "replace", and the existing task is waiting or delayed: it becomes the new task and keeps only its id, its
-      watches and its first put. It has no attempts and deliveries. What follows for orders and groups is as if the new
-      one were put and the old one then removed. It is CHANGED. `max_size` does not limit this, neither of the queue nor
-      of a group. It is not a put: `QueueCounts.put` stays. The key lasts until the later of the two times.
-    - "replace", and the existing task is leased: the new task is put, and has the key. The leased task has no key any
-      more, and is superseded: where it would go back, it ends as cancelled, with a record for `EXPIRED_TTL` seconds.
+    - "refuse": the new task is not put; its answer is `Duplicate`.
+    - "keep": the new task is not put; its answer is the id of the existing task.
+    - "replace", and the existing task is waiting or delayed: it becomes the new task and keeps only its id, its watches
+      and its first put. Orders and groups change as if the new task were put and the old one then removed. Watchers are
+      hinted CHANGED. No limit refuses it. It is not a put: `QueueCounts.put` stays. The key lasts until the later of
+      the two times.
+    - "replace", and the existing task is leased: the new task is put, and has the key. The leased task is superseded:
+      where it would go back, it ends as cancelled, with a record for `EXPIRED_TTL` seconds.
     - "replace", and the existing task has ended: the new task is put, and has the key.
 
-    Until its `deadline`, in seconds from now too, a task may begin and run. Past it, it ends as expired, and so does
-    each of its descendants: a task without a taker at once, a leased one with the verdict that its holder then gives,
-    unless that is DONE. A task that is ending for a retry ends as expired instead. An expiry, on the other hand, does
-    nothing to a task that has begun by then. A dead task that is made ready again has neither.
+    `max_wait`: the most seconds from its first put until the task is ready. A task that replaces another one without
+    attempts and deliveries inherits its first put. Without a `key`, `on_duplicate`, `key_ttl` and `max_wait` mean
+    nothing.
 
-    `max_wait`: the task is ready at most so many seconds after its first put. A task that was replaced was first put
-    when the one was that it has replaced, unless that one had attempts or deliveries; any other is put for the first
-    time. Without a `key`, these three fields mean nothing.
+    After its `deadline` a task ends as expired, with each of its descendants: at once without a taker, or else with its
+    holder's verdict, unless that is DONE. A task that is ending for a retry ends as expired instead. An expiry
+    (`expires`) does nothing to a task that has begun. A dead task that is made ready again has neither expiry nor
+    deadline.
     """
 
     payload: bytes
@@ -74,9 +74,9 @@ class Duplicate:
 class PutRequest:
     """The tasks of one producer's call: all fit, or none is put.
 
-    `cursor` is a (name, value) that the queue stores in the same atomic step as the tasks (how far an input was read);
-    the value b"" removes the cursor. Unless `expected` is None, nothing is put or stored if the cursor has another
-    value than that at this moment; b"" stands for no value.
+    `cursor` is a (name, value) that the queue stores in the same atomic step (how far an input was read); the value b""
+    removes the cursor. With `expected`, nothing is put or stored if the cursor now has another value; b"" stands for
+    none.
     """
 
     producer: str
@@ -95,16 +95,14 @@ class Conflict:
 
 @value
 class Accepted:
-    """The result for each task of the request: its id, the id of the task that is kept or replaced, or the
-    duplicate in its way.
-    """
+    """The result for each task: its id, the id of the task that is kept or replaced, or the `Duplicate`."""
 
     ids: tuple[int | Duplicate, ...]
 
 
 @value
 class Named(Accepted):
-    """The result for each release: its id and its state, "held" if it was not there before."""
+    """The result for each release: its id and its state, "held" if it is new."""
 
     states: tuple[str, ...] = ()
 
@@ -113,12 +111,11 @@ class Named(Accepted):
 class Put(Operation["PutAnswer | Reply"]):
     """Put tasks, several callers' at once, in the order given. -> PutAnswer, GONE, MORE
 
-    A request that finds no room (`Settings.max_size`), or others waiting, joins the
-    queue of producers (Queued) or is REFUSED. One that puts no new task, since others have the keys of all of its own,
-    needs no room and passes all that wait. When its turn comes its slots are reserved and it is hinted ROOM; the
-    same request, sent again, is then accepted. A request for a group that is full stands in the line of the group
-    first, and others pass it (see `Settings`). If a limit falls below the size of a request that waits, its turn comes
-    when the queue, or the group, is empty.
+    A request that finds no room (`Settings.max_size`), or others waiting, joins the queue of producers (Queued) or is
+    REFUSED. A request that puts no new task, since others have all its keys, needs no room and passes all that wait.
+    When the turn of a request comes its slots are reserved and it is hinted ROOM; the same request, sent again, is then
+    accepted. A request for a full group first stands in the line of the group, and others pass it (see `Settings`). If
+    a limit falls below the size of a waiting request, its turn comes when the queue, or the group, is empty.
     """
 
     session: str
@@ -129,10 +126,7 @@ class Put(Operation["PutAnswer | Reply"]):
 
 @value
 class PutAnswer:
-    """The answer to a put, one for each request: Accepted, Conflict, Queued, or REFUSED.
-
-    `revision` is as in `Configured`.
-    """
+    """The answer for each request: Accepted, Conflict, Queued, or REFUSED. `revision` is as in `Configured`."""
 
     answers: tuple[Accepted | Conflict | Queued | Reply, ...]
     revision: int = 0
@@ -176,15 +170,19 @@ class Settle:
     RETRY, a wait, and POSTPONE of a task that had begun start the count of deliveries without a verdict anew. The
     `result` of POSTPONE is b"" for such a task, `ANEW` to begin the count of failures anew too, and else `NOT_BEGUN`.
 
-    `failure` describes the failed tries; unless it is empty, it takes the place of the task's earlier one, and is kept
-    for as long as anything of the task is.
+    `failure` describes the failed tries; unless empty, it replaces the earlier one, and is kept for as long as anything
+    of the task is.
 
-    The laws of families (`tenure.engine._families`) say when a verdict has to wait for children. The `result` of WAIT
-    is the beginning of names in UTF-8: as soon as a child of such a name has failed in this try, the others of such
-    names are swept; b"" sweeps none. DONE with an unfinished child counts as such a WAIT. The `result` of WAIT_FOR is
-    the name of an entry; without the entry after `delay` seconds (0: never), an entry of that name is "expired". The
-    `result` of WAIT_FOR_END is a number in decimal digits: one less than a delivery knows of unfinished children is the
-    next end. All waits end as CANCEL if the cancellation of the task was requested, with the ttl of that request.
+    The laws of families (`tenure.engine._families`) say when a verdict has to wait for children. The waits:
+
+    - WAIT: `result` is the beginning of names in UTF-8. As soon as a child of such a name has failed in this try, the
+      other children of such names are swept; b"" sweeps none. DONE with an unfinished child counts as such a WAIT.
+    - WAIT_FOR: `result` is the name of an entry. Without it after `delay` seconds (0: never), an entry of that name is
+      "expired".
+    - WAIT_FOR_END: `result` is a number in decimal digits. One less than the delivery knows of unfinished children is
+      the next end.
+
+    A wait ends as CANCEL, with the ttl of that request, if the cancellation of the task was requested.
 
     Past its deadline a task ends as expired, with a record for `EXPIRED_TTL` seconds and no result, unless it is DONE
     and has no unfinished child. Such settlements take effect behind the others of their operation.
@@ -203,9 +201,9 @@ class Settle:
 class Taken:
     """A task that is now leased to the session. `attempts` failed so far; `deliveries` counts this one too.
 
-    `waited` is how many seconds it has been ready; `progress` is what an earlier delivery last reported, `failure` what
-    the last settlement with one said of the failed tries. `entries` is at least the number of its entries. In
-    `deadline` seconds its deadline passes.
+    `waited` is for how many seconds it has been ready; `progress` is what an earlier delivery last reported; `failure`
+    is what the last settlement said of the failed tries. It has at most `entries` entries. In `deadline` seconds its
+    deadline passes.
     """
 
     id: int
@@ -227,12 +225,13 @@ class Taken:
 class Exchange(Operation["Exchanged | Reply"]):
     """Settle what was taken and take up to `want` tasks, in one step. -> Exchanged, GONE, MORE
 
-    Order: groups take turns (see `Settings`); within a group higher priority, then ready_at, then id; with
-    `Settings.aging`, tasks of the group that have been ready for longer precede all that have not, the oldest first. Up
-    to `CAP` delayed tasks become ready at each exchange. With `wait`, a taker that got fewer than it wanted is idle: it
-    is hinted READY once when there is something to take (idle takers in the order in which they came, as many as are
-    needed for the tasks that can now be taken and could not be before the operation). `Settings` say what becomes of a
-    task when its session ends without a verdict. Raises `ValueError` for more than `CAP` settlements.
+    Order: groups take turns (see `Settings`); within a group higher priority, then ready_at, then id. With
+    `Settings.aging`, tasks of the group that have been ready for longer than that come first, the oldest of all. Up to
+    `CAP` delayed tasks become ready at each exchange.
+
+    With `wait`, a taker that got fewer than it wanted is idle: it is hinted READY once when there is something to take.
+    Idle takers are hinted in the order in which they came, as many as the newly available tasks need. Raises
+    `ValueError` for more than `CAP` settlements.
     """
 
     session: str
@@ -249,8 +248,9 @@ class Exchange(Operation["Exchanged | Reply"]):
 
 @value
 class Exchanged:
-    """`refused`: tokens of settlements that came too late, in any order; `stop`: tokens of tasks held that shall be
-    cancelled. `revision` is as in `Configured`.
+    """The tasks taken; `refused`: tokens of settlements that came too late, in any order.
+
+    `stop`: tokens of tasks held that shall be cancelled. `revision` is as in `Configured`.
     """
 
     tasks: tuple[Taken, ...]
@@ -304,23 +304,22 @@ class Unfinished:
 class Move(Operation["MovedCount | Reply"]):
     """Cancel tasks, postpone or change them, make dead ones ready again, or delete them. -> MovedCount, MORE
 
-    `ids` are at most `CAP`, and are moved in this order; with a `state`, only the tasks that are in this state.
+    `ids` are at most `CAP`, and are moved in this order; with a `state`, only the tasks that are in this state. Tasks
+    in other states than these stay:
 
     - to "cancelled": a task without a taker is cancelled, and its record kept for `ttl` seconds (None: for good). The
-      holder of a leased task is hinted STOP once, and its children are swept; the task counts as moved. An ended task
-      stays, and so does a task that is ending, but for a retry: it then ends as cancelled.
-    - to "delayed": tasks that are waiting or delayed become ready after `delay` seconds, behind what is ready then.
-      With None as the `delay`, they become ready, or have been ready since, the same time as before. Each of
-      `payload`, `priority` and `group` that is not None takes the place of the task's own. What follows for orders and
-      groups is as if the changed task were put and the task then removed: it is as if the task had been put like this
-      in the first place, its group may start anew, and no limit holds it up. A new payload alone moves nothing.
-    - to "waiting": dead tasks become ready, with no attempts and deliveries on record. `max_size` does not limit it. A
-      dead task whose key another one has stays dead, and so does a child, but for a release.
-    - to "purged": tasks that are waiting, delayed or dead are deleted, releases only if they are dead;
-      tasks that are done, discarded, cancelled or expired are forgotten.
+      holder of a leased task is hinted STOP once, and its children are swept; the task counts as moved. A task that is
+      ending for a retry ends as cancelled.
+    - to "delayed": tasks that are waiting or delayed become ready after `delay` seconds, behind what is ready then;
+      with None, at the same time as before. Each of `payload`, `priority` and `group` that is not None replaces the
+      task's own. The task then stands in orders and groups as if it had been put like this in the first place, its
+      group may start anew, and no limit holds it up. A new payload alone moves nothing.
+    - to "waiting": dead tasks become ready, with no attempts and deliveries on record, whatever `max_size`. A dead task
+      whose key another one has stays dead, and so does a child, but for a release.
+    - to "purged": tasks that are waiting, delayed or dead are deleted, releases only if they are dead; tasks that are
+      done, discarded, cancelled or expired are forgotten.
 
-    Tasks in other states stay. Raises `ValueError` for more than `CAP` ids, and for a change of tasks that are not
-    moved to "delayed".
+    Raises `ValueError` for more than `CAP` ids, and for a change of tasks that are not moved to "delayed".
     """
 
     key: str
@@ -357,10 +356,10 @@ class MovedCount:
 class Record:
     """A task as it is shown: a row of each index of tasks. `seq` is the rank of its ending, 0 for an unfinished task.
 
-    `progress` is what was last reported, `failure` what the last settlement with one said of the failed tries. While it
-    is unfinished or dead, a child has a `parent`, in the queue `parent_key`; `children` is how many of the task's own
-    are unfinished, and `releases` is true if a release was named in its present life. While it is unfinished, a task
-    with a deadline has `deadline` seconds left, at least 0.
+    `progress` is the last report, `failure` what the last settlement said of the failed tries. An unfinished or dead
+    child has a `parent`, in the queue `parent_key`; `children` is the number of the task's own unfinished children, and
+    `releases` is true if a release was named in its present life. `deadline` is the seconds, at least 0, that an
+    unfinished task has left.
     """
 
     seq: int
@@ -388,8 +387,8 @@ class Record:
 class TaskPage(Page[Record]):
     """The page of a task, with its record or without rows.
 
-    `ask_again_in` is also when the task is due, if it is delayed, when it expires, unless it has begun, and when its
-    deadline passes.
+    `ask_again_in` covers the time when a delayed task is due, the expiry of a task that has not begun, and the
+    deadline.
     """
 
     ask_again_in: float = 0.0
@@ -412,10 +411,9 @@ KEYED_TASK = Index("keyed_task", "queue", Record, TaskPage, watchable=True)
 class SetPaused(Operation[Reply]):
     """Pause or resume a queue; a paused one hands out no tasks. Resumed, it is held off no longer. -> OK, MORE
 
-    With `seconds`, `paused` means nothing: no task of the `group`, or of the queue for "", starts for so many seconds.
-    The later of two ends counts. Then tasks start one by one at the rate of the group or the queue, without a burst.
-    The queue and the pace of the group are remembered until then. 0 seconds end this at once: tasks start again as the
-    rate alone lets them.
+    With `seconds`, `paused` means nothing: the `group`, or the queue for "", is held off, and none of its tasks starts
+    for that time. The later of two ends counts. Then tasks start one by one at the rate, without a burst. The queue and
+    the pace of the group are remembered until then. 0 seconds end a hold-off at once.
     """
 
     key: str
@@ -426,9 +424,9 @@ class SetPaused(Operation[Reply]):
 
 @value
 class GroupCounts:
-    """The number of tasks of a group in each state; a delayed task that is due counts as delayed until an exchange
-    moves it. `starts_in` is how many seconds remain until the next task of the group may start (`Settings`,
-    `SetPaused`); `held_off` is the same if the group is held off for so long, else 0.
+    """The number of tasks of a group in each state; a due task counts as delayed until an exchange moves it.
+
+    The next task of the group may start in `starts_in` seconds; `held_off` is the same during a hold-off, else 0.
     """
 
     group: str
@@ -448,8 +446,8 @@ GROUPS = Index("groups", "queue", GroupCounts, Page[GroupCounts])
 class Count(Operation["QueueCounts | Reply"]):
     """The state of a queue; `recount` counts the rows instead of trusting the counters. -> QueueCounts, GONE, MORE
 
-    With `watch`, that session's process is hinted DRAINED once when the queue has no unfinished task any more. There is
-    no watch on a queue that has none now.
+    With `watch`, that session's process is hinted DRAINED once when the queue has no unfinished task left. A queue that
+    has none now is not watched.
     """
 
     key: str
@@ -459,16 +457,14 @@ class Count(Operation["QueueCounts | Reply"]):
 
 @value
 class QueueCounts:
-    """put = waiting + delayed + leased + suspended + ending
-    + done + dead + cancelled + expired + discarded + purged.
+    """The counts of a queue: put = waiting + delayed + leased + suspended + ending + done + dead + cancelled + expired
+    + discarded + purged.
 
-    `reserved` slots belong to producers whose turn has come, `producers` wait, in the lines of groups too; `groups` is
-    how many groups have an unfinished task, "" not among them, and `group_counter` their counter, with `recount` too:
-    if both differ, the counter is wrong; `oldest` is for how many seconds the longest waiting task has been ready (0:
-    none); `cursors` are the stored (name, value) pairs; `now` is the engine's
-    time, in seconds since 1970 in UTC; `starts_in` is how
-    many seconds remain until the next task may start, `held_off` the same if the queue is held off for so long, else 0;
-    `max_size`, `rate` and `group_rate` are as in `Settings`; `held` releases have not begun, and are not put yet.
+    `reserved` slots belong to producers whose turn has come; `producers` wait, in the lines of groups too. `groups`
+    have an unfinished task, "" aside; if `group_counter` differs, this counter is wrong. The longest waiting task has
+    been ready for `oldest` seconds (0: none). `cursors` are the stored (name, value) pairs. `now` is the engine's time,
+    in seconds since 1970 in UTC. The next task may start in `starts_in` seconds; `held_off` is the same during a
+    hold-off, else 0. `held` releases have not begun, and do not count as put.
     """
 
     put: int

@@ -1,9 +1,8 @@
 """The classes of messages: operations, their parts, answers and rows of pages are values, whose fields never change.
 
-Such a class is a dataclass with slots. Only its constructor is compiled for the class; the other methods are
-shared, because compiling seven methods for each of seventy classes took a third of the time of `import
-tenure`. Type checkers alone refuse assignments to its fields: the constructor of a frozen dataclass takes
-seven times as long, and each lock cycle calls four.
+Such a class is a dataclass with slots. Only its constructor is compiled for the class: compiling seven methods for each
+of seventy classes took a third of the time of `import tenure`. Type checkers alone refuse assignments to its fields:
+the constructor of a frozen dataclass takes seven times as long, and each lock cycle calls four.
 """
 
 from __future__ import annotations

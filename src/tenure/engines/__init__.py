@@ -1,8 +1,7 @@
-"""The engines, `open_store`, which finds the engine that a URL means, and the guide from an operation to its rule.
+"""The engines, `open_store`, and the guide from an operation to its rule.
 
-The contract (`tenure.engine`) says what each operation promises. An engine keeps the promise in one atomic step, and
-all four engines do so by the same rules: in Python over dictionaries (`memory`) and over a file (`sqlite`), in Lua on
-a Redis server, in PL/pgSQL in a PostgreSQL database. One name means one rule in all of them.
+The contract (`tenure.engine`) says what each operation promises. All four engines keep it by the same rules, in one
+atomic step. One name means one rule in all languages.
 
 | room                   | what lives there                                                                       |
 |------------------------|----------------------------------------------------------------------------------------|
@@ -11,10 +10,7 @@ a Redis server, in PL/pgSQL in a PostgreSQL database. One name means one rule in
 | `redis/lua/`           | the scripts; `redis/_scripts.py` links their modules, `redis/_operations.py` calls them |
 | `postgres/sql/`        | the functions; `postgres/_schema.py` makes them, `postgres/_operations.py` calls them  |
 
-The moves that every operation makes
-------------------------------------
-
-A cell is a file, and what to look for in it::
+The moves of every operation; a cell is a file, and what to look for in it::
 
     move                          rule                          redis/lua                        postgres/sql
     what is due comes first       memory/__init__ _clear_up     numbers                          state is_due
@@ -30,12 +26,10 @@ A cell is a file, and what to look for in it::
     the reply into the cache      rules/_state cache_reply      replies cache_reply              state cache_reply
     clear up, step by step        rules/_sessions end_expired   sweep                            sweep sweep
 
-Each loop takes its steps from one budget (`step` in every language). An operation whose budget does not suffice
-answers "more", and so does an operation that finds something due: then `sweep` comes first.
+All loops of an operation share one budget (`step` in every language). An operation answers "more" when the budget is
+spent, or when something is due: then `sweep` comes first.
 
 `python tests/engines/test_guide.py` prints the rule, the script and the function of each operation.
-
-What only the client knows (which session, when to ask again, what a lost answer means) is in `tenure.store`.
 """
 
 from __future__ import annotations
@@ -79,13 +73,13 @@ def open_store(
     `memory:` keeps everything in this process; `sqlite:///jobs.db` in a file, relative to the working directory
     (`sqlite:////var/lib/jobs.db`: absolute); `redis://[user:password@]host[:port][/database]`, `rediss://` or
     `unix:///path` on a Redis server, `redis+sentinel://HOST,HOST/SERVICE` on the server that Sentinels name,
-    `redis+cluster://HOST,HOST` on a cluster (these need the extra `redis`); `postgresql://[user:password@]host/database`
-    in a PostgreSQL database (this needs the extra `postgres`). An engine object may be given instead of a URL; with
-    neither, the environment variable `TENURE_STORE` holds the URL.
+    `redis+cluster://HOST,HOST` on a cluster (these need the extra `redis`);
+    `postgresql://[user:password@]host/database` in a PostgreSQL database (this needs the extra `postgres`). An engine
+    object may be given instead of a URL; with neither, the environment variable `TENURE_STORE` holds the URL.
 
-    `response_timeout` (5.0; also `?response_timeout=` in the URL) is for how many seconds a server of Redis or
-    PostgreSQL may not answer before the connection is made anew. Opening waits for up to `retry` seconds for a server
-    that cannot be reached yet. The other options are as of `Store`.
+    A server of Redis or PostgreSQL that does not answer for `response_timeout` seconds (default 5.0; also
+    `?response_timeout=` in the URL) is connected to anew. Opening waits up to `retry` seconds for a server that cannot
+    be reached yet. `Store` describes the other options.
     Raises `ValueError` for a URL that means no engine and for an option that its engine does not have, `TypeError` for
     what is neither a URL nor an engine, `ModuleNotFoundError` when the extra is missing.
     """
@@ -155,7 +149,6 @@ def _engine(url: str, response_timeout: Seconds | None) -> e.Engine:
 
 
 def _response_timeout_in(url: str, argument: Seconds | None) -> tuple[str, float]:
-    """The URL without this option, and the argument, else the option of the URL, else the default."""
     found = _OPTION.search(url)
     if found is not None:
         url = _OPTION.sub("", url, count=1).rstrip("?&")
@@ -182,6 +175,6 @@ def _path(url: str) -> str:
 
 
 def _shown(url: str) -> str:
-    """The URL for a message: whatever stands before an @ may be a password."""
+    """The URL without anything before an @, which may be a password."""
     _, at, rest = url.rpartition("@")
     return f"...@{rest}" if at else url

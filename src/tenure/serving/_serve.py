@@ -30,8 +30,8 @@ async def serve(
 
         await serve(Worker(queue, send), health="127.0.0.1:8081")
 
-    - `services`: a `Worker`, a `Processor`, or any object with an async method `run()`. Its async `drain()` has to
-      make `run()` end; a service without `drain` is cancelled.
+    - `services`: a `Worker`, a `Processor`, or any object with an async method `run()`. Its async `drain()` has to make
+      `run()` end; a service without `drain` is cancelled.
     - `grace`: seconds for draining (None: no limit). Then, or at a second SIGTERM or SIGINT, the services are
       cancelled, and their tasks given back.
     - `health`: an address (":8081": all interfaces; port 0: a free port) of `/live` and `/ready`. A service with an

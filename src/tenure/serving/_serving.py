@@ -50,7 +50,7 @@ class Serving:
         self._cancelled: list[object] = []
 
     def on_signal(self, number: signal.Signals) -> None:
-        """The first signal drains, the second one cancels, unless it is SIGHUP. Synchronous."""
+        """Drain at the first signal, and cancel at the second one, unless it is SIGHUP."""
         if self._asked.is_set() and not is_hangup(number):
             self.cancel(number.name)
         else:

@@ -1,4 +1,4 @@
-"""Virtual time on asyncio: a selector that jumps to the next timer instead of waiting for it."""
+"""Virtual time on asyncio: a selector that jumps to the next timer instead of waiting."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ class AsyncioTime:
 
     @contextmanager
     def ordered(self) -> Generator[None]:
-        """Loops that are made inside of the block leave the order of their callbacks to the director."""
         self.is_ordered = True
         try:
             yield
@@ -65,7 +64,6 @@ class AsyncioTime:
         await settled
 
     def wake_settling(self) -> bool:
-        """Wake the tasks that waited for all others to wait. False if there were none."""
         waiting = [settled for settled in self._settling if not settled.done()]
         self._settling.clear()
         for settled in waiting:
@@ -109,17 +107,14 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Call a function in a thread or a process. The clock stands still meanwhile."""
         future = super().run_in_executor(executor, func, *args)
         self._virtual.outside.append(future.done)
         return future
 
     async def subprocess_exec(self, *args: Any, **options: Any) -> Any:
-        """Start a program. The clock stands still while it runs."""
         return self._awaited(*await super().subprocess_exec(*args, **options))
 
     async def subprocess_shell(self, *args: Any, **options: Any) -> Any:
-        """Start a command of the shell. The clock stands still while it runs."""
         return self._awaited(*await super().subprocess_shell(*args, **options))
 
     def _awaited(
@@ -129,7 +124,7 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
         return transport, protocol
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002
-        """Wait until the threads have ended. Without the limit of Python 3.12 and later: the clock would jump to it."""
+        """Wait for the threads without the limit of Python 3.12 and later: the clock would jump to it."""
         await super().shutdown_default_executor()
 
     def timers(self, until: float) -> list[float]:
@@ -140,8 +135,6 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class _Ready(deque[asyncio.Handle]):
-    """The queue of a loop's callbacks, in which each turn is put into the order that the director wants."""
-
     def __init__(self, virtual: AsyncioTime) -> None:
         super().__init__()
         self._virtual = virtual
@@ -164,9 +157,7 @@ class _Ready(deque[asyncio.Handle]):
 
 
 def _without_chance(handles: Iterable[asyncio.Handle], director: Director) -> list[asyncio.Handle]:
-    """The handles, where tasks that were cancelled one after the other, as a scope cancels a set of tasks, are in
-    the order of the tasks.
-    """
+    """The handles, with the tasks of a scope that was cancelled (a set) in the order of the tasks."""
     ordered: list[asyncio.Handle] = []
     for cancelled, group in groupby(handles, _was_cancelled):
         together = list(group)
@@ -177,7 +168,8 @@ def _without_chance(handles: Iterable[asyncio.Handle], director: Director) -> li
 
 
 def _callbacks_first(ordered: list[asyncio.Handle], natural: list[asyncio.Handle]) -> list[asyncio.Handle]:
-    """The handles, where no task that a future has woken overtakes callbacks of that future that were added before:
+    """The handles, with callbacks of a future before later tasks that it has woken.
+
     asyncio promises that order, and its streams rely on it.
     """
     before: dict[int, list[asyncio.Handle]] = {}
@@ -203,7 +195,6 @@ def _was_cancelled(handle: asyncio.Handle) -> bool:
 
 
 def _task_of(handle: asyncio.Handle) -> asyncio.Task[Any] | None:
-    """The task of which this is the next step, or None for any other callback."""
     owner: Any = getattr(getattr(handle, "_callback", None), "__self__", None)
     return cast("asyncio.Task[Any]", owner) if isinstance(owner, asyncio.Task) else None
 

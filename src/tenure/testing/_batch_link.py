@@ -1,4 +1,4 @@
-"""A link between one store and an engine on which operations travel in batches."""
+"""A link between one store and an engine, for operations in batches."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 
 class BatchLink(e.Engine):
-    """A link for one store: it forms batches, which `engine.execute` carries, one at a time in each shard."""
-
     def __init__(self, engine: e.Engine) -> None:
         self.url: str = engine.url
         self.shards: int = engine.shards
@@ -33,11 +31,9 @@ class BatchLink(e.Engine):
 
     @property
     def unreachable(self) -> StoreUnavailable | None:
-        """The error with which the engine cannot be reached, as it sees itself."""
         return self._engine.unreachable
 
     def shard(self, name: str) -> int:
-        """The shard of the object or session with this name."""
         return self._engine.shard(name)
 
     def submit(self, operation: e.Operation[Any], on_answer: Callable[[Any], object], /) -> None:
@@ -45,7 +41,6 @@ class BatchLink(e.Engine):
         self._shards[shard].submit(operation, on_answer)
 
     def enlist(self, operation: e.Enlisted[e.A], /) -> e.Enlistment[e.A]:
-        """The way in which the engine applies an operation within a transaction of the user's."""
         return self._engine.enlist(operation)
 
     async def serve(
@@ -55,7 +50,6 @@ class BatchLink(e.Engine):
         *,
         task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
     ) -> None:
-        """Carry batches, and deliver the hints for `process`. Cancellation: this is how it ends."""
         async with unwrapped_task_group() as group:
             for shard in self._shards:
                 await group.start(shard.run, self._engine.execute)

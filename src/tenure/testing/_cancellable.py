@@ -1,4 +1,4 @@
-"""The marks that a scenario sets for an exploration: what may be cancelled, and what comes at the worst moment."""
+"""The marks that a scenario sets for an exploration."""
 
 from __future__ import annotations
 
@@ -90,17 +90,17 @@ class Cancellable:
 def cancellable() -> Cancellable:
     """Mark a block that an exploration may cancel at any moment.
 
-    Written `with cancellable() as scope:`, it is a cancel scope: what is cancelled ends with the block, and
-    `scope.cancelled_caught` shows it. On asyncio some are cancelled by the task's own `cancel()` instead; the block
-    catches that too. Outside of `explore()` and `cancel_everywhere()` it is not cancelled.
+    `with cancellable() as scope:` is a cancel scope: a cancellation ends the block, and `scope.cancelled_caught` shows
+    it. On asyncio, some blocks are cancelled by the task's own `cancel()` instead, which the block catches too. Outside
+    of `explore()` and `cancel_everywhere()` nothing cancels it.
     """
     return Cancellable(current_director())
 
 
 async def newcomer() -> None:
-    """Wait for the worst moment to arrive: as `cancel_everywhere()` has cancelled another, and before that one runs.
+    """Wait for the worst moment to arrive: when `cancel_everywhere()` has cancelled another task, before that one runs.
 
-    In its runs without such a moment it returns when nothing else can run; elsewhere it is a checkpoint.
+    In a run without such a moment it returns when nothing else can run; elsewhere it is a checkpoint.
 
     Cancellation: nothing is lost.
     """

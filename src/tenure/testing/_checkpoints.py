@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def assert_checkpoints() -> Generator[None]:
     """A `with` block, inside an async function, that must yield to other tasks at least once.
 
-    Raises `AssertionError` if it ran through in one go. A block that raises is not checked. On trio it must also have
-    been possible to cancel the block, as trio's own check demands. asyncio does not show that.
+    Raises `AssertionError` if it ran through in one go. A block that raises is not checked. On trio, the block must
+    also have been cancellable, as trio's own check demands; asyncio does not show that.
     """
     if _on_trio():
         from trio import testing

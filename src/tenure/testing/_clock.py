@@ -1,4 +1,4 @@
-"""Virtual time on asyncio and trio: the clock jumps to the next timer as soon as nothing can run."""
+"""Virtual time on asyncio and trio: the clock jumps to the next timer when nothing can run."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ Args = TypeVarTuple("Args")
 class VirtualClock:
     """A clock for one test, on asyncio or trio, that stands still while anything runs.
 
-    When every task waits, the time jumps to the next timer. If there is no timer either, the test fails with
-    `DeadlockError` after `deadlock_timeout` real seconds, in which a thread could still have woken a task. While a
-    task waits for a socket or pipe, the clock waits too.
+    When every task waits, the time jumps to the next timer. Without a timer, the test fails with `DeadlockError` after
+    `deadlock_timeout` real seconds, in which a thread could still have woken a task. While a task waits for a socket or
+    pipe, the clock waits too.
 
-    `backend` is "asyncio" or "trio" (uvloop's clock cannot be exchanged). `settle` is for how many real seconds
-    nothing must happen before the time jumps. Give it a few hundredths if threads or sockets take part: every jump
-    then takes that long.
+    `backend` is "asyncio" or "trio" (uvloop's clock cannot be exchanged). `settle` is for how many real seconds nothing
+    must happen before the time jumps. Give it a few hundredths for threads or sockets: every jump then takes that long.
 
-    Pass `backend_options` to `anyio.run`, or have them given to the `anyio_backend` fixture. One clock serves one run
-    at a time, and keeps its time from one run to the next.
+    Pass `backend_options` to `anyio.run`, or return them from the `anyio_backend` fixture. One clock serves one run at
+    a time, and keeps its time from one run to the next.
 
     Thread safety: for the thread of its event loop; `now()` may be read from any thread.
     """
@@ -74,9 +73,7 @@ class VirtualClock:
 
     @property
     def backend_options(self) -> dict[str, Any]:
-        """The options that `anyio.run(..., backend_options=)` and the `anyio_backend` fixture need to run on this
-        clock.
-        """
+        """The options for `anyio.run(..., backend_options=)` and the `anyio_backend` fixture."""
         return self._time.options()
 
     @property
@@ -85,11 +82,11 @@ class VirtualClock:
         return self._time.deadlock
 
     def now(self) -> float:
-        """The virtual time in seconds; it begins at zero. On the loop, the same as `anyio.current_time()`."""
+        """The virtual time in seconds from 0; on the loop, the same as `anyio.current_time()`."""
         return self._time.now()
 
     async def advance(self, seconds: Seconds) -> None:
-        """Let `seconds` pass, and everything happen that is due by then.
+        """Let `seconds` pass, and everything happen that is then due.
 
         Cancellation: the time reached so far stays.
         """
@@ -131,8 +128,8 @@ def run(
 ) -> T:
     """Run `fn(*args)` in virtual time, outside of pytest, and return what it returns.
 
-    `backend` is "asyncio" or "trio". Pass a `clock` of your own to read the time afterwards or to give it options; its
-    backend then counts. Raises what `fn` raises, and `DeadlockError` when it can never end.
+    `backend` is "asyncio" or "trio". A `clock` of your own shows the time afterwards, or has options; its backend then
+    counts. Raises what `fn` raises, and `DeadlockError` when it can never end.
     """
     clock = clock or VirtualClock(backend)
     try:

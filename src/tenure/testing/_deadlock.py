@@ -1,4 +1,4 @@
-"""Deadlocks: nothing can happen any more; which task waits for what, and where."""
+"""Deadlocks: which task waits for what, and where."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ OWN = Path(__file__).parent
 
 
 def no_thread_can_help() -> bool:
-    """Return True if no other thread is left that could wake a task."""
     # trio and anyio keep their threads for ten seconds. Such a thread leaves its list when it gets a job. It returns to
     # trio's list before it delivers the result, in a deeper call, and to anyio's list with the result.
     active = threading.active_count()
@@ -35,8 +34,8 @@ def no_thread_can_help() -> bool:
 class DeadlockError(AssertionError):
     """Every task waits, no timer is set, and nothing came from outside while the virtual clock was patient.
 
-    `waits` shows for each task what it waits for. `circle` are the names of tasks each of which waits for the next,
-    and the last for the first; it is empty if none was found. The message has both.
+    `waits` shows what each task waits for. `circle` has the names of tasks each of which waits for the next, and the
+    last for the first; it is empty if none was found. The message has both.
     """
 
     def __init__(self, message: str, *, waits: Iterable[Wait] = (), circle: Iterable[str] = ()) -> None:
@@ -46,7 +45,6 @@ class DeadlockError(AssertionError):
 
 
 def deadlock(tasks: Iterable[Any], director: Director | None) -> DeadlockError:
-    """The error about these native tasks, under the names that the director's trace gives them, if any."""
     named = _named(tasks, director)
     all_waits = waits(named)
     lines = ["every task waits and no timer is set:"]
@@ -62,7 +60,6 @@ def deadlock(tasks: Iterable[Any], director: Director | None) -> DeadlockError:
 
 
 def _named(tasks: Iterable[Any], director: Director | None) -> list[tuple[str, Any]]:
-    """Each task's name, which no other has, and its coroutine."""
     if director is not None:
         numbers = {director.number(task): name_and_coroutine(task) for task in tasks}
         return [(f"{name.rpartition('.')[2]}#{n}", coro) for n, (name, coro) in sorted(numbers.items())]
@@ -76,7 +73,6 @@ def _named(tasks: Iterable[Any], director: Director | None) -> list[tuple[str, A
 
 
 def _chain(by_name: dict[str, Wait]) -> tuple[list[str], bool]:
-    """Tasks each of which waits for the next, as many as there are; or those, and True, that do so in a circle."""
     following = {name: wait.on for name, wait in by_name.items()}
     depth: dict[str, int] = {}
     while free := [name for name, on in following.items() if not any(each in following for each in on)]:
@@ -96,7 +92,6 @@ def _chain(by_name: dict[str, Wait]) -> tuple[list[str], bool]:
 
 
 def _frames(coroutine: Any) -> list[str]:
-    """The suspended calls of `coroutine`, outermost first, without those of the loops' libraries and of this one."""
     folders = library_files()
     return [
         f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"

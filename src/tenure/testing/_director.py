@@ -1,7 +1,7 @@
 """The director of a run, which decides all that the loop leaves open; this director decides as the loop would.
 
-The loops of virtual time ask a director: in which order do the tasks that are ready take their step, how far
-does the clock jump, and does anything else happen between two steps.
+The loops of virtual time ask it for the order in which ready tasks take their step, for how far the clock jumps, and
+whether anything else happens between two steps.
 """
 
 from __future__ import annotations
@@ -20,29 +20,19 @@ MAX_TURNS = 100_000
 
 
 class Block(Protocol):
-    """A block of a scenario that may be cancelled."""
-
     host: Any
     """The native task that runs it."""
 
     @property
-    def cancel_called(self) -> bool:
-        """True once the block was cancelled."""
-        ...
+    def cancel_called(self) -> bool: ...
 
     @property
-    def cancelled_natively(self) -> bool:
-        """True once the block was cancelled by its task's own `cancel()`."""
-        ...
+    def cancelled_natively(self) -> bool: ...
 
-    def cancel(self, *, native: bool = False) -> None:
-        """Cancel the block, unless it was cancelled."""
-        ...
+    def cancel(self, *, native: bool = False) -> None: ...
 
 
 class Newcomer(NamedTuple):
-    """A task that waits for the moment in which to arrive."""
-
     task: object
     arrives: anyio.Event
 
@@ -67,29 +57,27 @@ class Director:
         self.broken: BaseException | None = None
         """The first error that it raised."""
         self.switches: int = 0
-        """The number of steps that were not of the task that took the step before, and of cancellations."""
+        """The number of cancellations, and of steps of another task than took the step before."""
         self.interleaving: int = 0
         """A hash of the order in which tasks took their steps and were cancelled; of two runs in one order the same."""
         self._numbers: dict[object, int] = {}
         self._ran_last = -1
 
     def number(self, task: object) -> int:
-        """Count the tasks of the run as they are first seen; unlike their ids, the same in every run."""
+        """The number of a task, in the order in which tasks are first seen; unlike an id, the same in every run."""
         return self._numbers.setdefault(task, len(self._numbers))
 
     @property
     def choose(self) -> Callable[[int], int] | None:
-        """A function that chooses from 0 to n - 1 for a scenario, where chance decides."""
         return None
 
     def begin(self, task: object) -> None:
-        """Note that the main task is in its first step, before which nothing could be decided."""
         number = self.number(task)
         if self.trace is not None:
             self.trace.step(number, task, 0.0)
 
     def arrange(self, tasks: Sequence[object | None], *, now: float) -> Sequence[int]:  # noqa: ARG002
-        """Return the order in which a turn's steps are taken. None stands for a callback of the loop's own."""
+        """The order in which a turn's steps are taken. None stands for a callback of the loop's own."""
         self.turns += 1
         if self.turns > MAX_TURNS and not self.endless:
             self.endless = True
@@ -101,7 +89,7 @@ class Director:
         return range(len(tasks))
 
     def before_step(self, task: object | None, *, now: float) -> None:
-        """A task is about to take its step, or (None) a callback of the loop's own to be called."""
+        """Note that a task is about to take its step, or (None) the loop to call a callback of its own."""
         self.steps += 1
         if self.check is not None:
             self._verify(self.check)
@@ -126,31 +114,27 @@ class Director:
                 self.whole.cancel()
 
     def idle(self) -> bool:
-        """Let newcomers arrive, since nothing else can run before the time jumps; return whether a task can run
-        now.
-        """
+        """Let newcomers arrive, since nothing else can run before the time jumps; True if a task can run now."""
         newcomers, self.newcomers = self.newcomers, []
         for newcomer in newcomers:
             newcomer.arrives.set()
         return bool(newcomers)
 
     def late(self, timers: Sequence[float]) -> int:  # noqa: ARG002
-        """Choose, of the times at which timers are set, the one to jump to; they are close together, and sorted."""
+        """The index of the timer to jump to; the `timers` are close together, and sorted."""
         return 0
 
     def hurry(self, timers: Sequence[float]) -> int | None:  # noqa: ARG002
-        """The same while tasks are ready to run; None lets no time pass."""
+        """The index of the timer to jump to while tasks are ready to run; None lets no time pass."""
         return None
 
     def enter(self, block: Block) -> None:
-        """A block begins that may be cancelled."""
         self.blocks.append(block)
 
     def leave(self, block: Block) -> None:
         self.blocks.remove(block)
 
     def cancel(self, block: Block, *, native: bool) -> None:
-        """Cancel a block."""
         number = self.number(block.host)
         self.switches += 1
         self.interleaving = hash((self.interleaving, -1 - number, native))
@@ -159,7 +143,6 @@ class Director:
         block.cancel(native=native)
 
     def note(self, what: str) -> None:
-        """Put a line of its own into the trace."""
         if self.trace is not None:
             self.trace.note(what)
 
@@ -169,13 +152,11 @@ class _Current:
 
 
 def current_director() -> Director | None:
-    """The director of the run that is under way in this process, if there is one."""
     return _Current.director
 
 
 @contextmanager
 def directing(director: Director) -> Generator[None]:
-    """Make `director` the current one while the block lasts."""
     if _Current.director is not None:
         raise RuntimeError("an exploration is under way already: they cannot be nested")
     _Current.director = director

@@ -1,4 +1,4 @@
-"""Cancelling in every place there is: between every two steps of a run, block by block."""
+"""Cancelling in every place: between every two steps of a run, block by block."""
 
 from __future__ import annotations
 
@@ -31,8 +31,6 @@ class Cancellations:
 
 
 class _Point(NamedTuple):
-    """A place for a cancellation: which block (by its number), before which step of the run, or when all wait."""
-
     block: int
     step: int
     idle: bool
@@ -40,8 +38,6 @@ class _Point(NamedTuple):
 
 
 class _Scout(Director):
-    """Notes, in a run in which nothing is cancelled, where each block could be."""
-
     def __init__(self, backend: str) -> None:
         super().__init__()
         self.points: list[_Point] = []
@@ -79,8 +75,6 @@ class _Scout(Director):
 
 
 class _CancelOnce(Director):
-    """Cancels one block at one point."""
-
     def __init__(self, point: _Point, *, native: bool, newcomer: bool, tracing: bool = False) -> None:
         super().__init__(tracing=tracing)
         self._point = point
@@ -138,16 +132,16 @@ def cancel_everywhere(
 ) -> Cancellations:
     """Run `scenario` again and again, and cancel each of its `cancellable()` blocks in every place, one a run.
 
-    The tasks run in their natural order, in virtual time, so that one run is like the next up to the cancellation. A
-    place is between two steps that any tasks take while the block is under way, and each moment at which all wait
-    (see `Cancellations.windows`). There it is met by its scope and, on asyncio, by its task's own `cancel()`;
-    `cancel` is "scope" or "native" for one of them alone. A task of the scenario that waits in `await newcomer()`
-    comes in the same tick, in further runs of its own.
+    The tasks run in their natural order, in virtual time, so that runs are alike up to the cancellation. A place is
+    between two steps of tasks during the block, or a moment at which all wait (see `Cancellations.windows`). The block
+    is cancelled by its scope and, on asyncio, by its task's own `cancel()`; `cancel` is "scope" or "native" for one of
+    them alone. A task of the scenario that waits in `await newcomer()` comes in the same tick, in further runs of its
+    own.
 
-    The scenario says what must hold afterwards, by assertions; it fails as one of `explore()` does, and the first
-    failure raises `ScheduleFailed`. Raises `ValueError` for bad arguments and for a scenario that enters no
-    `cancellable()`, `ModuleNotFoundError` for trio where it is missing; by default, `backends` are those installed, and
-    asyncio alone if the scenario uses asyncio itself.
+    The scenario asserts what must hold afterwards; it fails as in `explore()`, and the first failure raises
+    `ScheduleFailed`. Raises `ValueError` for bad arguments and for a scenario that enters no `cancellable()`,
+    `ModuleNotFoundError` for trio where it is missing. By default, `backends` are those installed, and asyncio alone if
+    the scenario uses asyncio itself.
     """
     __tracebackhide__ = True
     runs = 0
@@ -204,7 +198,6 @@ def _raise(
     backend: str,
     how: str,
 ) -> NoReturn:
-    """Report the error by which the scenario failed, from another run under a director that notes the trace."""
     __tracebackhide__ = True
     error = run_once(scenario, backend, director) or error
     message = report(error, backend, director.trace, notes=[], how=f", {how}")

@@ -27,8 +27,8 @@ Scenario = Callable[[], Awaitable[object]]
 class ScheduleFailed(AssertionError):
     """A scenario failed under a schedule that was found for it; the scenario's own error is the `__cause__`.
 
-    `seed` and `backend` are what `replay()` takes to repeat it, `schedule` is the shortest schedule found that fails in
-    the same way and can be given in place of the seed, and `trace` shows what happened under that one.
+    `replay()` takes `seed` and `backend` to repeat it. `schedule` is the shortest schedule found that fails in the same
+    way, and may replace the seed; `trace` shows the run under it.
     """
 
     def __init__(self, message: str, *, seed: int | str, schedule: str, backend: str, trace: str) -> None:
@@ -43,9 +43,9 @@ class ScheduleFailed(AssertionError):
 class Exploration:
     """The size of an exploration that found nothing: runs on the `backends`, and all the steps of tasks in them.
 
-    `interleavings` says for each loop in how many different orders tasks took their steps and were cancelled, and
-    `newest` which run (counted from 1) was the last to show a new one. `note` says why trio was left out, if nobody
-    asked for that.
+    `interleavings` counts, for each loop, the different orders in which tasks took their steps and were cancelled;
+    `newest` is the last run (from 1) that showed a new one. `note` says why trio was left out, if nobody asked for
+    that.
     """
 
     runs: int
@@ -58,8 +58,6 @@ class Exploration:
 
 @dataclass(frozen=True)
 class _Ways:
-    """The way in which schedules are drawn: the arguments that have to be the same when a schedule is repeated."""
-
     strict: bool
     cancel: By
 
@@ -95,20 +93,21 @@ def explore(
         def test_nobody_waits_for_ever():
             explore(scenario, seeds=500)
 
-    - `scenario`: an async function without arguments that makes everything anew, and asserts. It fails by any
-      error, by a deadlock, by not ending, or by leaving a task behind.
-    - `seeds`: how many schedules on each loop, or which; the same seed is the same schedule. 200 without `seconds`.
+    - `scenario`: an async function without arguments that makes everything anew, and asserts. It fails by any error, by
+      a deadlock, by not ending, or by leaving a task behind.
+    - `seeds`: the number of schedules on each loop, or the seeds; the same seed is the same schedule. 200 without
+      `seconds`.
     - `seconds`: how long to try, in real time.
     - `backends`: "asyncio", "trio"; by default those that are installed.
     - `strict` keeps asyncio's order of ready tasks, and varies only time and cancellation.
     - `cancel`: blocks marked by `cancellable()` are cancelled, and in one run of four the scenario; "scope" and
       "native" leave out the other way.
 
-    Raises `ValueError` for bad arguments, `ModuleNotFoundError` for trio where it is missing, and `RuntimeError`
-    inside of a running loop.
+    Raises `ValueError` for bad arguments, `ModuleNotFoundError` for trio where it is missing, and `RuntimeError` inside
+    of a running loop.
 
-    Source: Coyote, Shuttle and trio's own deterministic scheduling; the cancellations of python/cpython#90155,
-    anyio #947, #1145.
+    Source: Coyote, Shuttle and trio's own deterministic scheduling; the cancellations of python/cpython#90155, anyio
+    #947, #1145.
     """
     __tracebackhide__ = True
     seconds = seconds_of(seconds)

@@ -41,11 +41,11 @@ def explored(
     """Make a test of an async function, which passes if `explore()` finds no schedule that breaks it.
 
     Write `@explored` or `@explored(seeds=1000)`; the arguments are those of `explore()`. Fixtures are made once for all
-    runs together, so what a run changes has to be made inside of the function.
+    runs together, so make inside of the function what a run changes.
 
-    With pytest, `--explore-seeds=N` and `--explore-seconds=T` set how many seeds each such test tries or for how
-    long, in place of what is written in the test, and `--explore-seed=S` (a seed, or a schedule as a failure reports
-    it) repeats that one alone, on `--explore-backend=NAME` if given.
+    With pytest, `--explore-seeds=N` and `--explore-seconds=T` replace the number of seeds and the seconds of each such
+    test. `--explore-seed=S` (a seed, or a schedule as a failure reports it) repeats that one alone, on
+    `--explore-backend=NAME` if given.
     """
     if test is None:
         return functools.partial(

@@ -1,4 +1,4 @@
-"""A memory engine that fails over to a replica that lags: it forgets what was applied last, and goes on from there."""
+"""A memory engine that fails over to a lagging replica: it forgets what was applied last."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ class _Applied(NamedTuple):
 class Failover:
     """The past of a memory engine, from which a replica is made that has missed the last of it.
 
-    The past is kept as the operations that were applied, and a replica applies them again, at the times at which
-    they were applied. `lag` is for how many seconds back at most operations are missing, `outage` for how many
-    seconds nobody answers.
+    A replica applies the operations of the past again, at their times. At most the operations of the last `lag` seconds
+    are missing; nobody answers for `outage` seconds.
     """
 
     def __init__(
@@ -52,7 +51,6 @@ class Failover:
         self._up_at = -math.inf
 
     def note(self, operations: Sequence[e.Operation[Any]]) -> None:
-        """Add operations to the past; they are about to be applied."""
         self._past.append(_Applied(self._clock(), operations))
 
     def replica(self, random: Random, url: str) -> MemoryEngine:
@@ -75,7 +73,6 @@ class Failover:
         return engine
 
     async def up(self) -> None:
-        """Wait until the outage is over, if there is one."""
         while (left := self._up_at - self._clock()) > 0:  # noqa: ASYNC110 # another failover makes it longer
             await anyio.sleep(left)
         self.down = None

@@ -1,6 +1,4 @@
-"""An engine whose link fails: slow, out of order, cut before or after the effect, doubled, paused; hints that get lost;
-and a clock that leaps.
-"""
+"""An engine whose link fails, whose hints get lost, and whose clock leaps."""
 
 from __future__ import annotations
 
@@ -44,8 +42,7 @@ class Fault(Enum):
     """The batch is applied, but the sender gets no answer: it fails after the effect."""
 
     DUPLICATE = "duplicate"
-    """The batch arrives twice: all of it is applied, then all of it again, and the second answers are the ones
-    that count."""
+    """The batch arrives twice: all of it is applied twice, and the second answers count."""
 
     DELAY = "delay"
     """The batch arrives late."""
@@ -55,7 +52,8 @@ class Fault(Enum):
 
     FAILOVER = "failover"
     """The server goes down before the batch arrives, and another takes over that has missed the last moments, as a
-    Redis replica may: what was acknowledged then is forgotten. It needs `FaultyEngine(lose=...)`."""
+    Redis replica may: what was acknowledged then is forgotten. It needs `FaultyEngine(lose=...)`.
+    """
 
     LOST_HINT = "lost hint"
     """A hint is not delivered."""
@@ -78,7 +76,7 @@ class _Planned(NamedTuple):
 class LeapingClock:
     """A clock that can leap, for engines that take one: `MemoryEngine(clock=clock)`, `SqliteEngine(path, clock=clock)`.
 
-    It shows what `clock` shows, without one the time of the running event loop, plus the sum of its leaps. Hand it to a
+    It shows what `clock` shows (by default the time of the running event loop) plus the sum of its leaps. Hand it to a
     `FaultyEngine` too, for its `jump`.
 
     Thread safety: as `clock`'s; the loop's time can only be read on the loop's thread.
@@ -109,17 +107,16 @@ class FaultyEngine(e.Engine):
         async with open_store(link) as store:
             link.plan(Fault.DELAY)
 
-    - `rates`: for each fault, how likely it is to hit a batch (or a hint). A planned fault goes first; at most one
+    - `rates`: the probability with which each fault hits a batch (or a hint). A planned fault goes first; at most one
       hits a batch.
     - `seed`: the same seed repeats the same draws.
-    - `delay`: the seconds of a `Fault.DELAY`, of waiting to be overtaken, and of a `Fault.FAILOVER` without an
-      answer.
+    - `delay`: the seconds of a `Fault.DELAY`, of waiting to be overtaken, and of a `Fault.FAILOVER` without an answer.
     - `lose`: the most seconds that a failover forgets; the engine inside must be a `MemoryEngine` that nothing else
       uses.
     - `clock`: the clock of the engine inside, for `jump`.
 
-    `pause` freezes the link until `resume`, `pause_session` the part of one process. `batches` counts the batches
-    that were sent, `suffered` their faults. `execute` sends one batch, without any link.
+    `pause` freezes the link until `resume`, `pause_session` the part of one process. `batches` counts the batches that
+    were sent, `suffered` their faults. `execute` sends one batch, without any link.
     """
 
     def __init__(
@@ -166,13 +163,10 @@ class FaultyEngine(e.Engine):
 
     @property
     def unreachable(self) -> StoreUnavailable | None:
-        """The error with which the engine inside cannot be reached, as it sees itself; not the faults of this
-        object.
-        """
+        """The error with which the engine inside cannot be reached, apart from the faults of this object."""
         return self._engine.unreachable if self._failover is None else self._failover.down
 
     def shard(self, name: str) -> int:
-        """The part in which the object or session of that name is."""
         return self._engine.shard(name)
 
     def plan(self, fault: Fault, *, on: type[e.Operation[Any]] | None = None, times: int = 1) -> None:
@@ -196,11 +190,10 @@ class FaultyEngine(e.Engine):
         self._before_effect = before_effect
 
     def pause_session(self, session: str) -> None:
-        """Hold back what comes from one session from now on, and the hints for its process; all others go on.
+        """Hold back what comes from one session, and the hints for its process, as if the process was frozen (SIGSTOP).
 
-        As if its process was frozen (SIGSTOP): what it sends takes effect when it goes on, however late. `session` is
-        the id of a session, or the name of a process (`store.process`) for all of its sessions. What the same store
-        sends later waits behind its batch.
+        What it sends takes effect when it goes on, however late; what the same store sends later waits behind it.
+        `session` is the id of a session, or the name of a process (`store.process`) for all of its sessions.
         """
         self._frozen.setdefault(session, anyio.Event())
 
@@ -233,7 +226,7 @@ class FaultyEngine(e.Engine):
         self._clock.jump(seconds)
 
     def link(self) -> BatchLink:
-        """A link for one store, on which `execute` carries one batch at a time in each shard."""
+        """A link for one store."""
         return BatchLink(self)
 
     def submit(self, operation: e.Operation[Any], on_answer: Callable[[Any], object], /) -> None:
@@ -318,7 +311,6 @@ class FaultyEngine(e.Engine):
         return await self._engine.execute(operations)
 
     def _holding(self, operations: Sequence[e.Operation[Any]]) -> anyio.Event | None:
-        """The pause that must be over before these operations may take effect."""
         if self._before_effect:
             return self._paused
         for session, frozen in self._frozen.items():
@@ -345,7 +337,6 @@ class FaultyEngine(e.Engine):
             self._pass_on(deliver, hint)
 
     def _next(self, operations: Sequence[e.Operation[Any]]) -> Fault | None:
-        """The fault that hits this batch; no operations: this hint."""
         fault = self._next_planned(operations) or self._draw(hint=not operations)
         if fault is not None:
             self.suffered[fault] += 1

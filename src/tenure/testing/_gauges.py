@@ -43,7 +43,7 @@ def checked(things: Iterable[Any]) -> None:
 
 
 def gauges(thing: Any) -> dict[str, float]:
-    """Each gauge of `thing` by its name, collections as how many are in them. `TypeError` if it has none."""
+    """Each gauge of `thing` by its name, with the sizes of collections. `TypeError` if it has none."""
     values = _fields(thing.statistics())
     if isinstance(thing, anyio.Semaphore):
         # Its statistics count only those that wait.
@@ -54,7 +54,6 @@ def gauges(thing: Any) -> dict[str, float]:
 
 
 def risen(before: dict[str, float], now: dict[str, float]) -> list[str]:
-    """Name each gauge that shows more in use than before."""
     return [
         f"{name} was {before[name]}, is {value}"
         for name, value in now.items()

@@ -1,6 +1,4 @@
-"""The check that a block leaves nothing: no task, no thread, no file or socket, and no slot of the objects that
-the caller names.
-"""
+"""The check that a block leaves no task, thread, file, socket or slot behind."""
 
 from __future__ import annotations
 
@@ -69,10 +67,6 @@ class LeakCheck:
             self._refuse(left)
 
     async def __aenter__(self) -> Self:
-        """Note the present objects.
-
-        Cancellation: does not wait, so it cannot be cancelled.
-        """
         return self.__enter__()
 
     async def __aexit__(
@@ -122,13 +116,13 @@ def assert_no_leaks(
 ) -> LeakCheck:
     """A block, `with` or `async with`, that must leave no task, thread, file or socket behind, and no slot of `things`.
 
-    What was there before does not count, nor do the idle worker threads that anyio, trio and asyncio keep for the
-    next call. Tasks are those of the running event loop, if there is one. Files and sockets are compared where the
-    system lists them (`/proc/self/fd`). Of each of `things` (whatever has a `statistics()` that is not awaited) no
-    more may be in use, held, open or waited for than before. What is about to end has `grace` real seconds for it;
-    `async with` lets tasks run meanwhile. Raises `LeakError` with one line for each thing left, unless the block
-    raised an error itself; `TypeError` for one of `things` that does not report what is in use, and `ValueError` for
-    a bad `grace`.
+    What was there before does not count, nor do the idle worker threads of anyio, trio and asyncio. Tasks are those of
+    the running event loop. Files and sockets are compared where the system lists them (`/proc/self/fd`). Of each of
+    `things` (objects with a `statistics()` that is not awaited) no more may be in use, held, open or waited for than
+    before. What is about to end has `grace` real seconds for it; `async with` lets tasks run meanwhile.
+
+    Raises `LeakError` with one line for each thing left, unless the block raised an error itself; `TypeError` for one
+    of `things` that does not report what is in use, and `ValueError` for a bad `grace`.
 
     The first uvloop of a process opens a pipe for good: make and close one before, if you test on uvloop.
     """
@@ -140,7 +134,6 @@ def assert_no_leaks(
 
 
 def _named(thing: object) -> str:
-    """The object's repr, unless that is one with everything in it."""
     text = repr(thing)
     return text if len(text) <= 100 else f"<{type(thing).__name__} at {id(thing):#x}>"
 
@@ -168,7 +161,6 @@ def _threads() -> dict[tuple[str, object], str]:
 
 
 def is_idle(frame: FrameType | None) -> bool:
-    """Return True for the innermost calls of a cached worker thread that waits for a job."""
     calls: list[tuple[str, str]] = []
     while frame is not None and len(calls) < max(map(len, IDLE)):
         calls.insert(0, (frame.f_code.co_filename.replace(os.sep, "/"), frame.f_code.co_name))

@@ -1,7 +1,6 @@
 """State machines whose rules are coroutines that run at once, in an order that an exploration chooses.
 
-The idea of a machine of rules and invariants is that of QuickCheck's and hypothesis' stateful tests, whose rules run
-one after the other.
+The idea of a machine of rules and invariants is that of QuickCheck's and hypothesis' stateful tests.
 """
 
 from __future__ import annotations
@@ -26,16 +25,12 @@ VALUES = 240
 
 
 class _Rule(NamedTuple):
-    """The mark of a method that is a rule."""
-
     arguments: Mapping[str, Sequence[Any]]
     when: Callable[[Any], bool] | None
     cancel: bool
 
 
 class _MachineCall(NamedTuple):
-    """A use of a rule with arguments that were drawn."""
-
     name: str
     rule: _Rule
     arguments: Mapping[str, Any]
@@ -50,7 +45,7 @@ def rule(
     """Mark an async method of a `Machine` as a rule: `@rule()`, or `@rule(amount=(1, 2, 5))` with values to draw from.
 
     A call is left out if `when(machine)` is false at the moment in which it would begin. It is cancelled at any moment
-    in some runs, unless `cancel` is False; what `cancellable()` says of blocks is true of it.
+    in some runs, as a `cancellable()` block is, unless `cancel` is False.
     """
     given: dict[str, Any] = dict(arguments)
     for name, values in given.items():
@@ -75,8 +70,10 @@ def invariant(method: F) -> F:
 
 
 def at_rest(method: F) -> F:
-    """Mark a method without arguments of a `Machine`, async or not, that asserts what must be true when all rules have
-    ended. It is not called if the run is cancelled as a whole.
+    """Mark a method without arguments of a `Machine`, async or not, that asserts what is true when all rules have
+    ended.
+
+    It is not called if the run is cancelled as a whole.
     """
     setattr(method, _MARK, "at rest")
     return method
@@ -86,13 +83,13 @@ class Machine:
     """A state machine whose rules run at once: derive from it, mark methods, and explore `YourMachine.scenario`.
 
     In each run an exploration makes a new object without arguments, and draws a program: up to `tasks` tasks, and for
-    each of them up to `steps` rules with arguments; the tasks call their rules one after the other, and run at once.
-    Methods marked by `@invariant` are called between any two steps of tasks, those marked by `@at_rest` when all tasks
-    have ended. The first error of any of them fails the run. The program is shortened with the schedule, and the same
-    seed repeats both.
+    each of them up to `steps` rules with arguments. The tasks run at once; each calls its rules one after the other.
+    Methods marked by `@invariant` are called between any two steps of tasks, methods marked by `@at_rest` when all
+    tasks have ended. The first error fails the run. The program is shortened with the schedule, and the same seed
+    repeats both.
 
-    In `cancel_everywhere`, each rule is called by a task of its own with its first arguments, and the last rule by
-    two more.
+    In `cancel_everywhere`, each rule is called by a task of its own with its first arguments, and the last rule by two
+    more.
     """
 
     tasks = 4
@@ -146,8 +143,9 @@ async def _perform(
 def _drawn(
     rules: Mapping[str, _Rule], choose: Callable[[int], int], tasks: int, steps: int
 ) -> list[list[_MachineCall]]:
-    """A program by chance. The number of choices is always the same, so that a call can be left out, or another be
-    put in its place, while the rest stays as it is.
+    """A program by chance.
+
+    The number of choices is always the same, so that one call can be left out or replaced while the rest stays.
     """
     names = list(rules)
     program: list[list[_MachineCall]] = []

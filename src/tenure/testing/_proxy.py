@@ -34,8 +34,6 @@ _Piece = tuple[float, float, bytes | None]
 
 @dataclass(slots=True)
 class _Direction:
-    """The settings of one direction."""
-
     latency: float = 0.0
     jitter: float = 0.0
     limit: float = math.inf
@@ -43,8 +41,6 @@ class _Direction:
 
 
 class _Connection:
-    """A client's connection, and the one to the server behind it."""
-
     def __init__(self, client: socket.socket) -> None:
         self.scope = anyio.CancelScope()
         self.sockets = [client]
@@ -57,11 +53,11 @@ class FaultProxy(AsyncContextManagerMixin):
 
     `async with FaultProxy("127.0.0.1", 6379) as proxy:` or `FaultProxy("/run/redis.sock")`; let the client connect to
     `proxy.host` and `proxy.port`. "up" is towards the server, "down" towards the client. Each setting counts from now
-    on for the connections there are and those to come, until `heal` or another value. When the block ends, all
-    connections are reset.
+    on for present and future connections, until `heal` or another value. When the block ends, all connections are
+    reset.
 
-    So far, `connections` were taken on, `cuts` of them reset by a fault or by `cut`, `bytes_up` and `bytes_down` passed
-    on, `bytes_lost` swallowed.
+    `connections` counts the connections taken on, `cuts` those reset by a fault or by `cut`, `bytes_up` and
+    `bytes_down` the bytes passed on, `bytes_lost` those swallowed.
 
     Raises `OSError` on entering when the name of the server is unknown. If the server does not listen, the client sees
     a reset. For real time only.
@@ -110,8 +106,8 @@ class FaultProxy(AsyncContextManagerMixin):
     def latency(self, seconds: Seconds, *, jitter: Seconds = 0.0, direction: Direction | None = None) -> None:
         """Have bytes arrive `seconds` late, and at random up to `jitter` seconds more, in one direction or in each.
 
-        They stay in order, and do not wait for one another. With `math.inf` the link is frozen: nothing arrives, and
-        everything does as soon as the latency is changed.
+        They stay in order, and do not wait for one another. With `math.inf` the link is frozen: nothing arrives until
+        the latency is changed.
         """
         seconds, jitter = seconds_of(seconds), seconds_of(jitter)
         if not seconds >= 0:
@@ -145,15 +141,15 @@ class FaultProxy(AsyncContextManagerMixin):
     def lose_reply(self) -> None:
         """Let the next request reach the server, drop what comes back after it, and reset that connection. Once.
 
-        The request is what next goes up on any connection, the reply what next comes down on it: meant for protocols in
-        which a client asks and the server answers.
+        For protocols in which a client asks and the server answers: the request is what next goes up on any connection,
+        the reply what next comes down on it.
         """
         self._losing = True
 
     def half_open(self) -> None:
         """Swallow all bytes in both directions, and close nothing, as when the other machine has vanished.
 
-        By `heal`, connections that have lost something are reset, as when it is back and knows them no more.
+        `heal` resets the connections that have lost something, as when it is back and knows them no more.
         """
         self._half_open = True
 
@@ -167,7 +163,7 @@ class FaultProxy(AsyncContextManagerMixin):
             self._cut(connection)
 
     def heal(self) -> None:
-        """Take back all settings. What was held back arrives; what has lost bytes is reset."""
+        """Take back all settings. What was held back arrives; a connection that has lost bytes is reset."""
         self._clear()
         self._change()
         for connection in self._open:
@@ -295,7 +291,6 @@ class FaultProxy(AsyncContextManagerMixin):
         queue: MemoryObjectReceiveStream[_Piece],
         target: socket.socket,
     ) -> None:
-        """Pass on what came, when its time has come."""
         way = self._ways[direction]
         with queue:
             async for came, share, chunk in queue:
@@ -313,7 +308,6 @@ class FaultProxy(AsyncContextManagerMixin):
     async def _pass_on(
         self, connection: _Connection, direction: Direction, chunk: bytes | None, target: socket.socket
     ) -> bool:
-        """Pass on one chunk; whether it was the last."""
         if self._half_open:
             connection.torn = True
             self.bytes_lost += len(chunk or b"")

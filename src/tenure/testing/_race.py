@@ -1,4 +1,4 @@
-"""Calls that start together, and what became of each."""
+"""Calls that start together, and the outcome of each."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ T = TypeVar("T")
 async def race(*calls: Callable[[], Awaitable[T]]) -> list[T | BaseException]:
     """Call async functions without arguments together, and return the outcome of each, in the order of the calls.
 
-    An outcome is the value returned or the exception raised, as from `asyncio.gather(..., return_exceptions=True)`.
-    None of the calls begins before all of them are ready to. All are waited for.
+    An outcome is the value returned or the exception raised, as from `asyncio.gather(..., return_exceptions=True)`. No
+    call begins before all of them are ready to. All are waited for.
 
     Other `BaseException`s (`KeyboardInterrupt`, `SystemExit`) are not outcomes: they cancel the other calls and are
     raised here, several as a `BaseExceptionGroup`. On asyncio, a call that is cancelled alone has the outcome

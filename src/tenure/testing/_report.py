@@ -1,4 +1,4 @@
-"""The message about a schedule that failed: the error, the schedule, where each task stood, the last steps."""
+"""The message about a schedule that failed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,12 @@ MOST_TURNS = 12
 
 
 def first_line(error: BaseException) -> str:
-    """The type of an error, and the first line of its text."""
     return _told(next(leaves(error))).partition("\n")[0]
 
 
 def report(
     error: BaseException, backend: str, trace: Trace | None, *, notes: list[str], how: str = ""
 ) -> str:
-    """The message. `how` says what was done to the natural order, `notes` are lines of their own: how to repeat it."""
     errors = list(leaves(error))
     error = errors[0] if trace is None else min(errors, key=trace.raised)
     first, _, rest = _told(error).partition("\n")
@@ -62,7 +60,6 @@ def _order(lines: list[TraceLine]) -> str:
 
 
 def _stood(lines: list[TraceLine]) -> list[str]:
-    """The last place of each task, of those that have not ended well; who came last stands first."""
     last = {line.task: line.what for line in lines if line.task}
     order = dict.fromkeys(line.task for line in reversed(lines) if line.task)
     stood = [f"  {task:<22} {last[task]}" for task in order if last[task] != "ends"]

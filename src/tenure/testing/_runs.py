@@ -1,4 +1,4 @@
-"""A run of a scenario on one loop under one director, and its failure, if it failed."""
+"""A run of a scenario on one loop under one director."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WORDS = ("unrecognized yield message", "no running event loop")
 
 
 def checked_backends(backends: Sequence[str] | None, cancel: By = True) -> tuple[str, ...]:
-    """The loops to run on; None means those that are installed, of those that can cancel in this way.
+    """The loops to run on; by default those that are installed and can cancel in this way.
 
     Raises `ValueError` unless there is virtual time on them, `ModuleNotFoundError` for trio where it is missing,
     `RuntimeError` inside of a loop.
@@ -71,18 +71,17 @@ def checked_backends(backends: Sequence[str] | None, cancel: By = True) -> tuple
 
 
 def why_alone(backends: Sequence[str] | None, loops: Sequence[str], cancel: By) -> str:
-    """The reason for which trio is not among the loops, if nobody asked for that."""
     return WITHOUT_TRIO if backends is None and "trio" not in loops and cancel != "native" else ""
 
 
 def is_asyncios_own(backends: Sequence[str] | None, backend: str, error: BaseException) -> bool:
-    """True if the scenario failed on trio because it uses asyncio itself, and nobody asked for trio."""
+    """True if the scenario failed on trio since it uses asyncio itself, and nobody asked for trio."""
     return backends is None and backend == "trio" and _uses("asyncio", error)
 
 
 @contextmanager
 def without_asyncio(backend: str) -> Generator[None]:
-    """On trio, what belongs to asyncio finds no loop, makes none, and leaves its coroutines without a warning."""
+    """On trio, the parts of asyncio find no loop, make none, and leave their coroutines without a warning."""
     if backend == "asyncio":
         yield
         return
@@ -102,7 +101,6 @@ def without_asyncio(backend: str) -> Generator[None]:
 
 
 def hint(error: BaseException, backend: str) -> str:
-    """A line on what to do if the scenario called the other loop itself; else nothing."""
     other = _OTHER[backend]
     if not _uses(other, error):
         return ""
@@ -124,7 +122,6 @@ def _is_of(loop: str, error: BaseException) -> bool:
 def run_once(
     scenario: Callable[[], Awaitable[object]], backend: str, director: Director
 ) -> BaseException | None:
-    """Run the scenario in virtual time as the director decides; return the error by which it failed."""
     time = AsyncioTime(0.0, DEADLOCK_TIMEOUT) if backend == "asyncio" else TrioTime(0.0, DEADLOCK_TIMEOUT)
     state = random.getstate()
     random.seed(0)
@@ -150,7 +147,6 @@ def run_once(
 
 
 def _from_scenario(error: BaseException) -> BaseException:
-    """The error, whose traceback begins in the scenario: above are our frames and those of the loops."""
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code is _watched.__code__:

@@ -1,6 +1,6 @@
 """Making a failing schedule short: choices are left out, replaced by the natural one, and lowered, as long as it fails.
 
-The passes are those by which hypothesis and other integrated shrinkers make a sequence of choices simpler.
+The passes are those of hypothesis and other integrated shrinkers.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ Made = tuple[int, list[int]]
 
 
 def shrunk(fails: Callable[[Sequence[int]], Made | None], made: Made) -> list[int]:
-    """Return choices that still fail: none if the natural order fails, otherwise those with the fewest switches found,
-    and of those the shortest and the lowest.
+    """The choices that still fail with the fewest switches found, then the fewest and lowest choices.
 
     `fails(choices)` makes a run with these choices, and natural ones when there are no more; None: it did not fail.
     """

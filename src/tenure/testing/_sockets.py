@@ -15,7 +15,6 @@ TCP_STATES = (
 
 
 def socket_text(fd: int) -> str | None:
-    """Kind, state and addresses of the socket `fd`; None if it is none."""
     try:
         # The copy can be closed with its file number.
         with socket.socket(fileno=os.dup(fd)) as copy:

@@ -1,4 +1,4 @@
-"""The trace of a run: which task ran when, where it waited afterwards, and in which step the run failed."""
+"""The trace of a run: which task ran when, where it then waited, and which step failed."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ OWN = f"{Path(__file__).parent}{os.sep}"
 
 
 class TraceLine(NamedTuple):
-    """A line of the trace: a step of a task, or (without a task) an event between two steps."""
-
     at: str
     task: str
     what: str
@@ -46,7 +44,6 @@ class Trace:
         self._open = (f"{now:9.3f} s", f"{name.rpartition('.')[2]}#{number}", coroutine)
 
     def note(self, what: str) -> None:
-        """Add a line for an event between two steps."""
         self._close()
         self._lines.append(TraceLine("", "", what))
 
@@ -64,11 +61,11 @@ class Trace:
                 sys.settrace(None)
 
     def raised(self, error: BaseException) -> float:
-        """A number for the step in which `error` was raised; larger than any other if that is not known."""
+        """The number of the step in which `error` was raised; larger than any other if not known."""
         return self._raised[id(error)][0] if id(error) in self._raised else math.inf
 
     def end_at(self, error: BaseException) -> None:
-        """Leave out what came after the step in which `error` was raised, if that is known."""
+        """Leave out the steps after the step in which `error` was raised, if known."""
         self._close()
         if id(error) in self._raised:
             length, place, _ = self._raised[id(error)]
@@ -82,7 +79,6 @@ class Trace:
         return self._lines
 
     def text(self, longest: int = LONGEST) -> str:
-        """The whole trace, one line for each step; of a very long run the end."""
         lines = self.lines
         left_out = len(lines) - longest
         earlier = [f"  ... {left_out} earlier lines"] if left_out > 0 else []
@@ -105,7 +101,6 @@ class Trace:
 
 
 def where(coroutine: Any) -> str:
-    """The place in which a task waits: the innermost line outside of the loops' own libraries, with its text."""
     if getattr(coroutine, "cr_frame", None) is None:
         return "ends"
     hidden = (*library_files(), OWN)

@@ -1,4 +1,4 @@
-"""Virtual time on trio: its own `MockClock`, and a watch for deadlocks, in which that would spin for ever."""
+"""Virtual time on trio: its own `MockClock`, and a watch for deadlocks, in which that clock would spin for ever."""
 
 # trio's runner has no public door to its clock.
 # pyright: reportPrivateUsage=false
@@ -89,7 +89,6 @@ class TrioTime:
             time.sleep(0.001)
 
     def _directed(self, director: Director) -> bool:
-        """Let the director say how the time passes. True if something can run now."""
         runner = _runner()
         now = self._mock.current_time()
         if runner.runq:
@@ -109,7 +108,6 @@ class TrioTime:
 
     @contextmanager
     def ordered(self) -> Generator[None]:
-        """Runs that begin inside of the block leave the order of tasks to the director, no longer to a coin."""
         from trio._core import _run
 
         private: Any = _run
@@ -167,7 +165,6 @@ def _runner() -> Any:
 
 
 def _timers(runner: Any, until: float) -> list[float]:
-    """The times, up to `until`, at which a deadline expires; sorted, and none of them twice."""
     heap: list[tuple[float, int, Any]] = runner.deadlines._heap
     if not heap or heap[0][0] > until:
         return []

@@ -48,7 +48,7 @@ class Wait:
     """The wait of one task when nothing could go on.
 
     `task` is its name. `what` says what it waited for and who held that, or is empty where that is not known. `on` are
-    the tasks, of those that waited too, that could have ended the wait: the holders of a lock, the tasks of a group.
+    the waiting tasks that could have ended the wait: the holders of a lock, the tasks of a group.
     """
 
     task: str
@@ -60,7 +60,6 @@ class Wait:
 
 
 def waits(tasks: Sequence[tuple[str, Any]]) -> tuple[Wait, ...]:
-    """The wait of each of `tasks`, which are pairs of a name, which no other task has, and a coroutine."""
     looked_at = _Tasks(tasks)
     return tuple(looked_at.wait(name, coroutine) for name, coroutine in tasks)
 
@@ -88,15 +87,12 @@ def suspended(awaitable: Any) -> tuple[list[FrameType], asyncio.Task[Any] | None
 
 
 def library_files() -> tuple[str, ...]:
-    """The beginnings of the paths of files that are not shown as the cause of a wait."""
     files = [module.__file__ for name in LOOPS if (module := sys.modules.get(name))]
     return contextlib.__file__, *(f"{Path(file).parent}{os.sep}" for file in files if file)
 
 
 def name_and_coroutine(task: Any) -> tuple[str, Any]:
-    """The name and the coroutine of a native task, or of its TaskInfo of anyio; the coroutine is None for anything
-    else.
-    """
+    """The name and the coroutine of a native task, or of anyio's TaskInfo; None for anything else."""
     if isinstance(task, asyncio.Task):
         asyncios = cast("asyncio.Task[Any]", task)
         name, coroutine = asyncios.get_name(), asyncios.get_coro()
@@ -110,8 +106,6 @@ def name_and_coroutine(task: Any) -> tuple[str, Any]:
 
 
 class _Tasks:
-    """The tasks of one report, and the things that they wait for, numbered as they are met."""
-
     def __init__(self, tasks: Iterable[tuple[str, Any]]) -> None:
         self._names: dict[int, str] = {}
         self._numbers: dict[int, int] = {}
@@ -190,7 +184,6 @@ def _is_thing(thing: object) -> bool:
 
 
 def _holders(thing: Any) -> Collection[Any] | None:
-    """The tasks that could end the wait for `thing`; None if that is not known."""
     if isinstance(thing, asyncio.Task | anyio.TaskHandle):
         return [thing]
     if _is_group(thing):

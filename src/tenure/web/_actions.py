@@ -41,8 +41,6 @@ _FIELDS = {
 
 
 class Actions:
-    """Carries out actions, sent as JSON objects."""
-
     def __init__(self, store: Store) -> None:
         self._store = store
         self._handle = handle_of(store)

@@ -21,8 +21,6 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The answer to a request."""
-
     status: int
     body: bytes
     kind: str = "text/plain; charset=utf-8"
@@ -30,7 +28,6 @@ class Answer(NamedTuple):
 
     @property
     def all_headers(self) -> Headers:
-        """The answer's own headers, and those that every answer has."""
         return (
             ("Content-Type", self.kind),
             ("Content-Length", str(len(self.body))),

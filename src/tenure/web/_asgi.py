@@ -69,7 +69,6 @@ async def _respond(site: Site, scope: Message, receive: Receive, send: Send) -> 
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """The body of a request; None if it is too long."""
     parts: list[bytes] = []
     size = 0
     while True:
@@ -83,7 +82,6 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 async def _live(site: Site, receive: Receive, send: Send) -> None:
-    """Sample for the charts while the server runs. Cancellation: the server ends."""
     await receive()
     async with unwrapped_task_group() as group:
         group.start_soon(site.sample)

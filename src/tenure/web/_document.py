@@ -1,5 +1,7 @@
-"""A view as one JSON document, which the page draws and programs read. No payloads, metadata, results or names of
-resources, since these may be secrets. Of the values of holders only the nodes of elections are in it.
+"""A view as one JSON document, which the page draws and programs read.
+
+It has no payloads, metadata, results or names of resources, since these may be secrets; of the values of holders only
+the nodes of elections.
 """
 
 from __future__ import annotations
@@ -27,7 +29,6 @@ _SHOWN_HOLDERS = 20
 
 
 def document(url: str, namespace: str, view: View, flows: Mapping[str, Flow]) -> dict[str, Any]:
-    """The view as JSON; numbers of seconds are floats."""
     seen: dict[str, Any] = {
         "store": url,
         "namespace": namespace,

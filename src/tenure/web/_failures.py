@@ -1,4 +1,4 @@
-"""The latest failures, by the type of error: the dead letters of the last hour, and tasks between two tries."""
+"""The latest failures, by the type of error: dead letters of the last hour, and delayed tasks."""
 
 from __future__ import annotations
 
@@ -36,8 +36,6 @@ class _Failure(NamedTuple):
 
 @dataclass(slots=True)
 class _Queue:
-    """The dead letters of a queue that were read, up to the rank `upto`; `behind` if there are more."""
-
     upto: int
     behind: bool = True
     dead: deque[_Failure] = field(default_factory=lambda: deque[_Failure](maxlen=_MOST_KEPT))
@@ -54,7 +52,6 @@ class Failures:
         self._seen: tuple[float, dict[str, Any]] | None = None
 
     async def read(self) -> dict[str, Any]:
-        """The kinds of failures, the newest first. Raises `EngineError`."""
         async with self._lock:
             if self._seen is None or anyio.current_time() - self._seen[0] >= _FRESH:
                 self._seen = anyio.current_time(), await self._read()
@@ -108,7 +105,6 @@ class Failures:
         return list(queue.dead)
 
     async def _an_hour_ago(self, key: str, counts: e.QueueCounts) -> int:
-        """The rank after which all dead letters are younger than an hour: they are in the order of their ages."""
         low, high = 0, max(1024, counts.done + counts.dead)
         while not await self._is_young(key, high):
             low, high = high, high * 2
@@ -142,7 +138,7 @@ class Failures:
 
 
 def type_of(error: str, traceback: str = "") -> str:
-    """The name of the exception that a record begins with; the error of a `Dead` is its reason alone."""
+    """The name of the exception with which a record begins; the error of a `Dead` is its reason alone."""
     line = error.partition("\n")[0]
     if line and f"\ntenure.Dead: {line}" in traceback:
         return "Dead"

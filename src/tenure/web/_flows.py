@@ -1,8 +1,7 @@
-"""The flow of tasks, and their time in each state: from the counters of queues at several times.
+"""The flow of tasks, and their time in each state, of the whole fleet: from the counters of queues at several times.
 
-The engine counts for all processes together, so this is the whole fleet's. Times are by Little's law (Little 1961): on
-average, things stay for as long as there are of them, divided by how many come out per second. They are means, right
-while a queue neither fills nor drains quickly; quantiles need measuring where the tasks run.
+Times are by Little's law (Little 1961): the mean stay is the number of tasks, divided by how many come out per second.
+It is right while a queue neither fills nor drains quickly; quantiles need measuring where the tasks run.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _WINDOW = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Tasks put and ended per second, and for how many seconds one waits and runs on average (None: unknown)."""
+    """Tasks put and ended per second, and the mean seconds for which a task waits and runs (None: unknown)."""
 
     put: float = 0.0
     ended: float = 0.0
@@ -38,8 +37,6 @@ class _Sample:
 
 
 class Flows:
-    """Remembers the counters of the last seconds."""
-
     def __init__(self) -> None:
         self._samples: dict[str, deque[_Sample]] = {}
 

@@ -1,6 +1,4 @@
-"""The data of the charts, one number for each line, and its past: an hour of samples, kept while this process
-runs.
-"""
+"""The numbers of the charts, and an hour of samples, kept while this process runs."""
 
 from __future__ import annotations
 
@@ -46,14 +44,12 @@ def totals(document: dict[str, Any]) -> dict[str, float | None]:
 
 
 class History:
-    """The samples of the last hour, and what each processor's processes remember of it."""
-
     def __init__(self) -> None:
         self._samples: deque[_Sample] = deque(maxlen=_MOST)
         self._minutes: dict[str, Sequence[Sequence[float]]] = {}
 
     def add(self, document: dict[str, Any], minutes: dict[str, Sequence[Sequence[float]]]) -> None:
-        """Take in what was seen at this moment, if the last sample is old enough."""
+        """Take in a sample, if the last one is old enough."""
         self._minutes = minutes
         now = anyio.current_time()
         # half a second less: a sample is not left out because the last sample came late

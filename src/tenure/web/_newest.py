@@ -1,4 +1,4 @@
-"""The endings of a queue, the newest first. The contract lists them the oldest first, from any rank on."""
+"""The endings of a queue, the newest first; the contract lists them the oldest first."""
 
 from __future__ import annotations
 

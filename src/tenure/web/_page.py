@@ -27,7 +27,6 @@ _SCRIPTS = (
 
 
 def page(*, actions: bool) -> tuple[bytes, str]:
-    """The page, with buttons that change things or without, and its content security policy."""
     parts = files(__spec__.parent).joinpath("page")
     style = parts.joinpath("page.css").read_text("utf-8")
     script = '"use strict";\n' + "".join(parts.joinpath(name).read_text("utf-8") for name in _SCRIPTS)

@@ -28,7 +28,6 @@ class SeenProcessor:
 
 
 def processor(name: str, members: Iterable[e.Holder]) -> SeenProcessor:
-    """The reports of a fleet together; reports of other releases, in another form, are left out."""
     tally = Tally()
     reports: list[Report] = []
     for member in members:
@@ -50,7 +49,6 @@ def processor(name: str, members: Iterable[e.Holder]) -> SeenProcessor:
 
 
 def _together(processes: Sequence[Sequence[Sequence[float]]]) -> list[tuple[float, float, float]]:
-    """The minutes of several processes, which all end now."""
     aligned = zip_longest(*(reversed(minutes) for minutes in processes), fillvalue=(0.0, 0.0, 0.0))
     added = [
         (

@@ -21,15 +21,12 @@ _HIDDEN = Texts(lambda _: "")
 
 
 class SeenSchedules:
-    """Describes the schedules that are in the counts of queues."""
-
     def __init__(self, codec: Codec[Any]) -> None:
         self._codec = codec
         self._cursors: Mapping[str, object] = {}
         self._seen: tuple[float, list[dict[str, Any]]] = (0.0, [])
 
     def read(self, queues: Mapping[str, e.QueueCounts]) -> list[dict[str, Any]]:
-        """The schedules of these queues as JSON, by queue and name."""
         cursors = {name: counts.cursors for name, counts in queues.items() if counts.cursors}
         now = anyio.current_time()
         if cursors != self._cursors or now - self._seen[0] >= _FRESH:

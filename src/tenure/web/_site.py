@@ -1,4 +1,4 @@
-"""The core that the server of `tenure web` and the ASGI application share: which request has which answer."""
+"""The core that the server of `tenure web` and the ASGI application share."""
 
 from __future__ import annotations
 
@@ -44,9 +44,7 @@ MOST_BODY = 256 * 1024
 class Site:
     """Answers requests about a store; who may ask is for the server to decide.
 
-    `actions` lets requests change things, `payloads` shows payloads and results, `errors` errors and tracebacks.
-    `trust_proxy` has the log say `X-Forwarded-User`. `state` returns the document of the page, by default what a
-    `Watch` sees.
+    The options are as of `app`. `state` returns the document of the page.
     """
 
     def __init__(
@@ -76,10 +74,7 @@ class Site:
         return self._actions is not None
 
     async def sample(self) -> None:
-        """Look at the store every ten seconds, for the charts' past, until cancelled.
-
-        Cancellation: this is how it ends.
-        """
+        """Look at the store every ten seconds, for the charts' past, until cancelled."""
         while True:
             # the page shows a failure when it asks; the chart has a gap
             with suppress(EngineError):
@@ -200,7 +195,6 @@ def _limit(text: str, default: int, most: int) -> int:
 
 @contextmanager
 def _refused(after: str) -> Generator[None]:
-    """Raise the engine's error about `after` as the client's fault."""
     try:
         yield
     except StoreUnavailable:

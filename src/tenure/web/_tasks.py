@@ -1,4 +1,4 @@
-"""The tasks of a queue for the page: listed, searched, and shown one at a time with all details.
+"""The tasks of a queue for the page: listed, searched, and shown with all details.
 
 These are operations of the engine, since a `WorkQueue` made here would replace the options of the user's own.
 """
@@ -41,7 +41,7 @@ _PORTION = 64
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """Reads tasks. Payloads and results are read only with `payloads`, errors and tracebacks only with `errors`."""
+    """Reads tasks for `Site`. For a queue that does not exist, the answers are None."""
 
     store: StoreHandle
     payloads: bool = False
@@ -52,8 +52,8 @@ class Tasks:
     ) -> dict[str, Any] | None:
         """A page of the tasks in a state; with `find`, those with this id, or this in their key, group or error.
 
-        Dead and ended tasks come the newest first, the task with that id or key before all. None if there is no such
-        queue. Raises `ValueError`, `EngineError`.
+        Dead and ended tasks come the newest first, the task with that id or key before all. Raises `ValueError`,
+        `EngineError`.
         """
         if state not in STATES:
             raise ValueError(f"state must be one of {', '.join(STATES)}, not {state!r}")
@@ -73,10 +73,6 @@ class Tasks:
                 return {"queue": queue, "state": state, "tasks": tasks, "looked_at": looked_at, "next": after}
 
     async def counts(self, queue: str, limit: int) -> dict[str, Any] | None:
-        """The counts of a queue and its longest groups, at most `limit`; None if there is no such queue.
-
-        Raises `EngineError`.
-        """
         key = self.store.key("queue", queue)
         page: e.Page[e.GroupCounts]
         settings: e.Configured
@@ -94,7 +90,6 @@ class Tasks:
         }
 
     async def workers(self, queue: str) -> dict[str, Any] | None:
-        """The live processes that work on a queue; None if there is no such queue. Raises `EngineError`."""
         key = self.store.key("queue", queue)
         found = await read_workers(self.store, key)
         if not (found or (await read_counts(self.store, key)).known):
@@ -102,10 +97,7 @@ class Tasks:
         return {"queue": queue, "workers": [asdict(worker) for worker in found]}
 
     async def one(self, queue: str, task_id: int) -> dict[str, Any] | None:
-        """The record of a task, as far as it may be shown, with its traceback and its tree; None if it is not known.
-
-        Raises `EngineError`.
-        """
+        """The record of a task, with its traceback and its tree; None if it is not known."""
         key = self.store.key("queue", queue)
         page = await read_pages(self.store, e.Scan(e.TASK, key, only=str(task_id)))
         if not page.rows:
@@ -162,7 +154,7 @@ class Tasks:
 
 
 def seen(record: e.Record, store: StoreHandle, *, payloads: bool = False) -> TaskRecord:
-    """A record, of which the user's codec decodes no payload or result that is not shown; values are texts."""
+    """A record with texts as values; the user's codec decodes no payload or result that is not shown."""
     if not payloads:
         record = replace(record, payload=b"", result=b"" if record.state == "done" else record.result)
     texts = Texts(store.codec.decode)
@@ -171,8 +163,6 @@ def seen(record: e.Record, store: StoreHandle, *, payloads: bool = False) -> Tas
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Decodes every value to a text to be shown, also if the store's codec cannot."""
-
     inner: Callable[[bytes], Any]
 
     def encode(self, value: Any) -> bytes:

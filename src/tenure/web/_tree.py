@@ -1,4 +1,4 @@
-"""The tree of a task: its children, their children, and for which of them the task waits."""
+"""The tree of a task, and for which descendants the task waits."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ _MOST = 100
 
 @dataclass(slots=True)
 class SeenChild:
-    """A child with the children below it, of which `unfinished` have not ended."""
-
     name: str
     queue: str
     id: int
@@ -30,9 +28,8 @@ class SeenChild:
 
 
 async def read_tree(store: StoreHandle, queue: str, task_id: int) -> tuple[list[SeenChild], bool]:
-    """Children of a task with all that is below them, level by level, at most 100; and whether there are more.
-
-    Raises `EngineError`, `StoreClosed`.
+    """At most 100 descendants of a task, level by level; and True if there are more. Raises `EngineError`,
+    `StoreClosed`.
     """
     root = SeenChild("", queue, task_id, "")
     level, left, more = [root], _MOST, False
@@ -55,10 +52,7 @@ async def read_tree(store: StoreHandle, queue: str, task_id: int) -> tuple[list[
 
 
 async def waits_for(store: StoreHandle, child: ChildRecord | None) -> list[SeenChild]:
-    """The unfinished children for which a task waits: this child of its own, one of that child's, down to the last.
-
-    Raises `EngineError`, `StoreClosed`.
-    """
+    """The chain of unfinished children for which a task waits, from its own child down."""
     path: list[SeenChild] = []
     while child is not None:
         path.append(seen := _seen(child))
@@ -74,12 +68,10 @@ def flat(children: Iterable[SeenChild], depth: int = 1) -> Iterator[tuple[int, S
 
 
 def described(child: SeenChild) -> dict[str, Any]:
-    """A child as JSON, without those below it."""
     return {name: getattr(child, name) for name in ("name", "queue", "id", "state", "unfinished")}
 
 
 async def _read_states(store: StoreHandle, children: Sequence[SeenChild]) -> list[e.TaskPage]:
-    """Read the states that unfinished children have in their queues into them."""
     pages: list[e.TaskPage] = await ask(
         store, [e.Scan(e.TASK, _key(store, child), only=str(child.id)) for child in children]
     )

@@ -24,8 +24,6 @@ _FLEET = "processor"
 
 @dataclass(frozen=True, slots=True)
 class SeenKey:
-    """A lock, semaphore, rwlock or election (`kind`) that is held, with its holders and waiters."""
-
     kind: str
     name: str
     capacity: int
@@ -36,8 +34,6 @@ class SeenKey:
 
 @dataclass(frozen=True, slots=True)
 class SeenPool:
-    """A pool of resources, without their metadata."""
-
     name: str
     page: e.ResourcePage
 
@@ -47,8 +43,6 @@ class SeenPool:
 
 @dataclass(slots=True)
 class SeenProcess:
-    """A process with an open session: how many tasks it has, by queue, where it is idle, and how many it holds."""
-
     process: str
     tasks: dict[str, int] = field(default_factory=dict[str, int])
     idle: set[str] = field(default_factory=set[str])
@@ -59,7 +53,7 @@ class SeenProcess:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A store at the moment `at` of the loop's clock; `ping` is how long a round trip took, in seconds.
+    """A store at the moment `at` of the loop's clock; a round trip took `ping` seconds.
 
     `more` names the kinds of which there are more than were looked at.
     """
@@ -82,7 +76,6 @@ class View:
 
 
 async def read_view(store: StoreHandle, limit: int = 1000) -> View:
-    """Look at a store, at most at `limit` things of a kind. Raises `EngineError`, `StoreClosed`."""
     before = anyio.current_time()
     await store.call(e.Ping())
     ping = anyio.current_time() - before
@@ -117,7 +110,7 @@ async def read_queues(store: StoreHandle, keys: Sequence[str]) -> dict[str, e.Qu
 
 
 async def read_keys(store: StoreHandle, keys: Sequence[str], limit: int = 1000) -> tuple[SeenKey, ...]:
-    """The holders and waiters of keys that are held. Who has met at a barrier holds nothing."""
+    """The holders and waiters of keys that are held. Arrivals that have met at a barrier hold nothing."""
     scans = (partial(read_pages, store, e.Scan(e.HOLDERS, key), 2 * limit) for key in keys)
     found: list[e.Holdings] = await together(*scans)
     return tuple(
@@ -128,13 +121,11 @@ async def read_keys(store: StoreHandle, keys: Sequence[str], limit: int = 1000) 
 
 
 async def read_pools(store: StoreHandle, keys: Sequence[str]) -> tuple[SeenPool, ...]:
-    """The resources of pools. Cancellation: no effect."""
     pools = await together(*(partial(read_pages, store, e.Scan(e.RESOURCES, key)) for key in keys))
     return tuple(SeenPool(split_key(store, key)[1], pool) for key, pool in zip(keys, pools, strict=True))
 
 
 async def read_processes(store: StoreHandle, sessions: Sequence[str]) -> tuple[SeenProcess, ...]:
-    """The sessions of the processes that use this namespace, in the order of their names."""
     prefix = f"{store.namespace}:"
     processes: dict[str, SeenProcess] = {}
     pages: list[e.SessionPage] = await together(
@@ -166,8 +157,8 @@ def _add(seen: SeenProcess, item: e.SessionItem, kind: str, name: str) -> None:
 async def find_deadlocks(store: StoreHandle, keys: Sequence[SeenKey]) -> tuple[Deadlock, ...]:
     """The deadlocks among keys that were looked at; keys are named "kind name".
 
-    Keys are not all read at the same time. So each circle is read again: a circle of waits that lasted from
-    the first look to the second was there in between, all of it at once.
+    Keys are read one after the other, so each circle is read again: waits that lasted from the first look to the second
+    were all there in between.
     """
     deadlocks = _deadlocks(keys)
     if not deadlocks:

@@ -1,12 +1,12 @@
 """Deadlocks: the waiters that wait for one another, and so for ever.
 
-Found is what the graph reduction leaves over (Holt 1972): let every task that waits for nothing finish and give back
-what it holds, serve the lines from their heads, and so on; the tasks that are left can never go on, unless a wait has
-a time limit or a task is cancelled. The names of holders contain their tasks, and a task waits for one thing at a
-time: so a circle of tasks is certain, as far as the readings belong to one time.
+The method is graph reduction (Holt 1972): let every task that waits for nothing finish and give back what it holds,
+serve the lines from their heads, and so on. The tasks that are left can never go on, unless a wait has a time limit or
+a task is cancelled. Since the names of holders contain their tasks, a circle of tasks is certain, as far as the
+readings belong to one time.
 
-A task that holds something and waits for another task of its process, which in turn waits for a key, is not seen
-there. So circles of processes that have lasted are reported too, as possible.
+A task that holds something may wait for another task of its process, which waits for a key; this is not seen. So
+lasting circles of processes are reported too, as possible.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ _LASTING = 5.0
 
 
 class Key(NamedTuple):
-    """A key with its holders and its waiters, in the order of its line."""
-
     name: str
     capacity: int
     holders: Sequence[e.Holder]
@@ -35,8 +33,6 @@ class Key(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """A waiter for `key`, since `seconds`, while it holds `holds`."""
-
     process: str
     task: str
     key: str
@@ -46,8 +42,9 @@ class Wait(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Deadlock:
-    """A circle: each waits for something that the next one holds, or stands in line for ahead of it, and the last for
-    the first. `certain` or only possible; `behind` more wait in vain because of it.
+    """A circle: each waits for something that the next one holds, or stands in line for ahead of it, and so on around.
+
+    It is `certain` or only possible; `behind` more wait in vain because of it.
     """
 
     waits: tuple[Wait, ...]
@@ -65,7 +62,6 @@ class _Agent(NamedTuple):
 
 
 def deadlocks(keys: Iterable[Key]) -> list[Deadlock]:
-    """The deadlocks among keys that were seen at one moment: certain ones, then possible ones."""
     keys = [key for key in keys if key.waiting]
     certain = _certain(keys)
     blocked = {(wait.process, wait.key) for deadlock in certain for wait in deadlock.waits}
@@ -193,7 +189,6 @@ def _possible(keys: Sequence[Key]) -> Iterator[Deadlock]:
 
 
 def _circles(graph: Mapping[_Node, set[_Node]]) -> Iterator[list[_Node]]:
-    """Circles that have no node in common, until there are no more."""
     left = dict(graph)
     while True:
         try:

@@ -39,7 +39,6 @@ class StoreWatch:
         self._health: tuple[float, tuple[str, ...]] | None = None
 
     async def state(self) -> dict[str, Any]:
-        """The last view, or a new one. Raises `StoreUnavailable`, `EngineError`."""
         async with self._lock:
             if self._seen is None or anyio.current_time() - self._seen[0] >= _FRESH:
                 self._seen = anyio.current_time(), await self._read()

@@ -92,7 +92,7 @@ class Server:
             self._connections -= 1
 
     def _let_go_of_the_oldest(self) -> bool:
-        """End the connection that has waited for its client for longest; false if none waits."""
+        """End the connection that has waited longest for its client; False if none waits."""
         oldest = next(iter(self._waiting), None)
         if oldest is None:
             return False
@@ -150,8 +150,6 @@ class Server:
 
 
 class _Conversation:
-    """Requests and answers on one connection."""
-
     def __init__(
         self,
         stream: SocketStream,
@@ -171,11 +169,10 @@ class _Conversation:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST_HEADER)
 
     async def refuse(self) -> None:
-        """Answer without having been asked. Cancellation: the connection is then useless."""
         await self._send(plain(503, "too many connections; try again later"), closes=True)
 
     async def exchange(self) -> bool:
-        """Answer one request; false if there will be no other. Cancellation: as above."""
+        """Answer one request; False if there will be no other. Cancellation: the connection is then useless."""
         try:
             request = await self._request()
             if request is None:
@@ -208,7 +205,6 @@ class _Conversation:
         return True
 
     async def _body(self) -> bytes:
-        """The body, up to one byte more than is allowed."""
         body = b""
         while len(body) <= MOST_BODY:
             with self._client_acts(_STALLED):
@@ -219,16 +215,14 @@ class _Conversation:
         return body[: MOST_BODY + 1]
 
     async def _request(self) -> h11.Request | None:
-        """The next request; None if the client sends no more."""
         with self._client_acts(_HEAD):
             event = await self._next()
         return event if isinstance(event, h11.Request) else None
 
     @contextmanager
     def _client_acts(self, seconds: float) -> Generator[None]:
-        """A block that waits for the client.
-
-        Raises `TimeoutError` if that takes too long, or if another client needs the connection.
+        """A block that waits for the client. Raises `TimeoutError` after a time, or if another client needs the
+        connection.
         """
         with anyio.move_on_after(seconds) as scope:
             self._waiting[scope] = None

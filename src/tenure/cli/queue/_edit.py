@@ -20,7 +20,6 @@ from ._put import group, name, priority
 
 
 def edit(words: Sequence[str]) -> int:
-    """Run `tenure queue edit`. Raises `UsageError`, `Interrupted`, `TenureError`."""
     p = of_one("queue edit", "Change a task that is waiting or delayed; all else stays.")
     p.add_argument("id", metavar="ID", nargs="?", type=task_id, help="of the task")
     p.add_argument("--key", type=name, help="the task that has this key, in place of the ID")

@@ -1,4 +1,4 @@
-"""`tenure queue requeue`, `cancel`, `purge`, `pause` and `resume`: changes of a queue by hand, each of them printed."""
+"""`tenure queue requeue`, `cancel`, `purge`, `pause` and `resume`."""
 
 from __future__ import annotations
 
@@ -138,7 +138,6 @@ def _check_yes(args: argparse.Namespace, warning: str) -> None:
 
 
 def _confirmed(args: argparse.Namespace, warning: str, question: str) -> bool:
-    """True if the change is confirmed, by `--yes` or by a person. Raises `UsageError` without either."""
     _check_yes(args, warning)
     if args.yes:
         return True
@@ -152,7 +151,6 @@ def _nothing(args: argparse.Namespace, what: str) -> int:
 
 
 def set_paused(paused: bool, words: Sequence[str]) -> int:
-    """Run `tenure queue pause` or `resume`. Raises `UsageError`, `TenureError`."""
     prog, meaning, word = (
         ("pause", "Hand out no more tasks, in any process.", "paused")
         if paused

@@ -1,4 +1,4 @@
-"""`tenure queue show NAME ID`: all that is known of one task and its tree; and `tenure queue reschedule`."""
+"""`tenure queue show NAME ID`: one task and its tree; and `tenure queue reschedule`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from ._manage import changed_each
 
 
 def show_task(args: argparse.Namespace) -> int:
-    """Print the record of one task; return 1 if it is not known."""
     found = with_queue(args, partial(_get, args))
     if found is None:
         text = f"{args.name}: no such task, or its record has been forgotten"
@@ -67,7 +66,6 @@ async def _get(
 
 
 def described(record: TaskRecord[Any]) -> dict[str, Any]:
-    """A record as JSON; bytes that cannot be decoded are text with escapes."""
     # not asdict, which copies every payload, and fails for a payload that is nested deeply
     fields = {name: getattr(record, name) for name in record.__dataclass_fields__}
     child = record.unfinished_child
@@ -150,7 +148,6 @@ def reschedule(words: Sequence[str]) -> int:
 
 
 def check_one(args: argparse.Namespace) -> bool:
-    """True if a single task is asked for. Raises `UsageError` if the task is named twice."""
     if args.id is not None and args.key is not None:
         raise UsageError("name a task by its ID or by --key, not by both")
     return args.id is not None or args.key is not None

@@ -22,7 +22,6 @@ from tenure.store import Store
 
 
 def put(words: Sequence[str]) -> int:
-    """Run `tenure queue put`. Raises `UsageError`, `Interrupted`, `TenureError`."""
     p = of_one("queue put", "Put a task into a queue, and print its id. Waits while the queue is full.")
     p.add_argument(
         "payload", metavar="JSON", nargs="?", default="null", help="a JSON value (default: null); - reads it"
@@ -95,11 +94,9 @@ def _check(args: argparse.Namespace) -> None:
 
 
 name = checked(partial(check_name, "it"))
-"""An option that is a key or a group."""
 
 
 def group(text: str) -> str:
-    """An option that is a group, or "" for the tasks without a group."""
     return name(text) if text else ""
 
 

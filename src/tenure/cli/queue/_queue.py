@@ -1,4 +1,4 @@
-"""`tenure queue`: queues listed and shown; `_manage` has the commands that change queues."""
+"""`tenure queue`: queues listed and shown."""
 
 from __future__ import annotations
 
@@ -75,7 +75,6 @@ See also `tenure queue COMMAND --help`."""
 
 
 def queue(words: Sequence[str]) -> int:
-    """Run `tenure queue`. Raises `UsageError`, `TenureError`."""
     return run_one("queue", _COMMANDS, HELP, words)
 
 
@@ -117,7 +116,6 @@ def _remark(s: QueueStatistics) -> str:
 
 
 def _next_start(s: QueueStatistics) -> str:
-    """The time until the next task of a queue may start."""
     return f"held off for {spoken(s.held_off)}" if s.held_off else f"next task in {spoken(s.starts_in)}"
 
 

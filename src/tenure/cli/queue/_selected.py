@@ -1,4 +1,4 @@
-"""The options by which commands select tasks, and the changes of the tasks that are selected."""
+"""The options that select tasks, and changes of the selected tasks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ def add_selection(p: argparse.ArgumentParser, *, changes: bool) -> None:
 
 
 def selection_of(args: argparse.Namespace) -> Selection:
-    """The selection that the options describe; it selects all without any."""
     given: dict[str, Any] = {} if args.group is None else {"group": args.group}
     for field, value in args.where:
         kind, _, name = field.partition(".")
@@ -58,7 +57,6 @@ def is_selected(args: argparse.Namespace) -> bool:
 def change_selected(
     args: argparse.Namespace, change: Callable[[WorkQueue, dict[str, Any]], Awaitable[int]], word: str
 ) -> int:
-    """Change the tasks that the options select, and say how many."""
     options: dict[str, Any] = {"where": selection_of(args), "limit": args.limit, "dry_run": args.dry_run}
     number = with_queue(args, lambda queue: change(queue, options))
     document = {"name": args.name, word: number, "dry_run": args.dry_run}

@@ -1,4 +1,4 @@
-"""`tenure queue set`: the settings of a queue by hand; and how they are shown."""
+"""`tenure queue set`: the settings of a queue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ _LEFT: Any = object()
 
 
 def set_settings(words: Sequence[str]) -> int:
-    """Run `tenure queue set`. Raises `UsageError`, `TenureError`."""
     p = of_one(
         "queue set",
         "Change settings of a queue, for all processes at once; a program that starts names its own.",

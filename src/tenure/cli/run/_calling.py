@@ -1,4 +1,4 @@
-"""Calling the handler for a task: in a thread if it is sync, for a limited time, and timed."""
+"""Calling the handler for a task: in a thread if it is sync, with a time limit."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ._tally import RunTotals
 
 
 class Calling:
-    """Calls `function`, the handler as a function of a task, and notes in the tally how long tries took.
+    """Calls `function` for a task, and notes in the tally how long tries took.
 
-    A try that takes longer than `timeout` seconds fails; the thread of a sync one is abandoned. If a handler fails
-    because the reader of standard output has gone, its input is not at fault: `on_closed_output` is called, and the
-    task is given back.
+    A try that takes longer than `timeout` seconds fails; the thread of a sync one is abandoned. A handler that fails
+    because the reader of standard output has gone is not at fault: its task is given back, and `on_closed_output`
+    called.
     """
 
     def __init__(
@@ -75,7 +75,6 @@ def _is_broken_pipe(failure: BaseException | None) -> bool:
 
 
 def output_is_closed() -> bool:
-    """True if standard output is a pipe whose reader has gone."""
     try:
         poll = select.poll()
         poll.register(sys.__stdout__.fileno(), 0)  # pyright: ignore[reportOptionalMemberAccess] an AttributeError is caught

@@ -1,8 +1,7 @@
 """The workers of a run: each calls the handler for one input at a time, in a thread of its own if it is sync.
 
-With a rate, a worker books its start before it takes a task, so that none is held while it waits for its turn. A
-booking that is not used soon is worth nothing: all workers that have waited for a task would start at once when there
-are some again. They book anew, with the task in hand.
+With a rate, a worker books its start before it takes a task, so that it holds none while it waits for its turn. An old
+booking is worth nothing: all workers that waited for a task would start at once. They book anew, with the task in hand.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ Call = Callable[[Task, Threads | None], Awaitable[Any]]
 
 
 class NotStarted(Exception):
-    """The input was not begun, or what it ran into has nothing to do with it: its task is given back."""
+    """The input was not begun, or its failure has nothing to do with it: its task is given back."""
 
 
 class Workers:
     """Runs `workers` workers, which take the tasks of a queue and `call` each with its worker's thread.
 
-    A worker whose thread cannot be stopped takes nothing until that has ended. With a `limiter`, none starts faster
-    than that allows. `on_settled` and `name` are as of `Runners`.
+    A worker whose thread cannot be stopped takes nothing until that has ended. `on_settled` and `name` are as of
+    `Runners`.
     """
 
     def __init__(
@@ -71,7 +70,6 @@ class Workers:
         await self._runners.run()
 
     def begin_draining(self) -> None:
-        """Take no more inputs, and give back inputs that were not begun. Synchronous."""
         self._runners.begin_draining()
         for scope in self._booking:
             scope.cancel()

@@ -1,8 +1,7 @@
 """Dead commands of this machine: their leases are freed as soon as another process notices their death.
 
-Elsewhere, and where the system has no such identity, it is free when their sessions have run out. A process is known
-by its host and boot, the namespaces in which its number means something, its number, and the time of its start, since
-numbers are used again.
+Elsewhere they are free when the sessions have run out. A process is known by its host and boot, the namespaces in which
+its number means something, its number, and its start, since numbers are used again.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ Identity = dict[str, Any]
 
 
 def own_identity() -> Identity | None:
-    """The identity of this process on this machine, as JSON; None where the system has none."""
     try:
         if str((_PROC / "self").readlink()) != str(os.getpid()):  # that is the /proc of other namespaces
             return None
@@ -61,14 +59,13 @@ def has_died(identity: Identity | None) -> bool:
 
 
 def _look(pid: int) -> tuple[str, int]:
-    """The state of a process, and when it was started, in ticks since the boot."""
     # its name, in parentheses, may contain anything
     fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     return fields[0], int(fields[19])
 
 
 async def end_sessions(store: StoreHandle, process: str) -> bool:
-    """End the sessions of a process that is dead; return whether it had tasks. Cancellation: some may be left."""
+    """End the sessions of a dead process; return True if it had tasks. Cancellation: some may be left."""
     sessions = (await read_pages(store, e.Scan(e.NAMES["sessions"], only=f"{process}/"))).rows
     had_tasks = any(seen.tasks for seen in await read_processes(store, sessions))
     for session in sessions:
@@ -77,5 +74,4 @@ async def end_sessions(store: StoreHandle, process: str) -> bool:
 
 
 def departed(cursors: Mapping[str, Any], prefix: str) -> list[str]:
-    """The cursors of processes (`prefix` and a name, with the identity as `who`) that have died on this machine."""
     return [name for name, value in cursors.items() if name.startswith(prefix) and has_died(value.get("who"))]

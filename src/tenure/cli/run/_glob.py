@@ -18,7 +18,7 @@ class Glob:
     """A pattern as of `glob.glob(recursive=True)`; names come sorted, directory by directory, regular files only.
 
     `**` matches any directories, none included, but follows no links to directories. Wildcards match no name that
-    begins with a dot. Only the names in the directories on the way to where it stands are held.
+    begins with a dot. Only the directories on the way to the present name are in memory.
 
     Thread safety: any; the state is in the iterators.
     """
@@ -68,8 +68,8 @@ class Glob:
                 yield from self._walk(f"{directory}{name}/", reached, names or None, on_error)
 
     def _next(self, states: States, name: str, *, follow: bool = True) -> States:
-        """The positions in the pattern after one more part of a name; `**` takes the part only if another part may
-        follow.
+        """The positions in the pattern after one more part of a name; `**` takes only a part that
+        another may follow.
         """
         reached: set[int] = set()
         for state in states:
@@ -84,7 +84,6 @@ class Glob:
         return self._closure(reached)
 
     def _closure(self, states: set[int]) -> States:
-        """The states, with those that are reached when `**` matches nothing."""
         todo = list(states)
         while todo:
             state = todo.pop()
@@ -95,7 +94,6 @@ class Glob:
 
 
 def _listing(directory: str) -> tuple[list[str], dict[str, str]]:
-    """The names in a directory in order, and which are files, directories, or links to directories; no others."""
     kinds: dict[str, str] = {}
     with os.scandir(directory or ".") as entries:
         for entry in entries:

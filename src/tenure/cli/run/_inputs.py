@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 Position = dict[str, Any]
-"""The position up to which a source was read, as JSON. `end` means that all was read, `share` is the share that
-was read (None: unknown)."""
+"""The position up to which a source was read, as JSON.
+
+`end` means that all was read; `share` is the share that was read (None: unknown).
+"""
 
 PORTION = 256
 """The largest number of inputs in a portion; the engines take as many in one step."""
@@ -15,8 +17,6 @@ PORTION = 256
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Inputs, and the position after them."""
-
     items: list[Any]
     position: Position
 
@@ -34,20 +34,12 @@ class InputSource(Protocol):
     may_wait: bool
     """True if reading may wait for a writer; a thread that does so may be abandoned, and the source closed."""
 
-    def check(self, position: Position) -> None:
-        """Make sure that the input up to the position has not changed, as far as that can be determined."""
-        ...
+    def check(self, position: Position) -> None: ...
 
-    def has_more(self, position: Position) -> bool:
-        """True if inputs follow the position, as far as that can be determined without waiting."""
-        ...
+    def has_more(self, position: Position) -> bool: ...
 
-    def open(self, position: Position | None) -> None:
-        """Go to the position; None: to the beginning."""
-        ...
+    def open(self, position: Position | None) -> None: ...
 
-    def read(self) -> Portion:
-        """The next portion; its position has `end` set when nothing comes after it."""
-        ...
+    def read(self) -> Portion: ...
 
     def close(self) -> None: ...

@@ -1,6 +1,6 @@
-"""The leader: the process that reads the input and writes the results, while all of them work.
+"""The leader: the process that reads the input and writes the results, and holds the run's lock for that.
 
-It holds the run's lock for that. When it dies, the next in the line takes over where the store says that it stood.
+When it dies, the next in the line takes over where the store says that it stood.
 """
 
 from __future__ import annotations
@@ -33,11 +33,6 @@ class _Drains(Protocol):
 
 
 class RunLeader:
-    """This process's part in leading one generation of a run.
-
-    `leads` is true while it leads, `finished` when nothing is left to be done.
-    """
-
     def __init__(
         self,
         record: Record,
@@ -62,8 +57,8 @@ class RunLeader:
         """Wait for the lead and lead, until the run is finished or a stop is requested.
 
         Raises `UsageError` for input that cannot be used, `Interrupted` if the run was started anew elsewhere or its
-        results cannot be written, `OSError` for an input that cannot be read. Cancellation: the next process goes on
-        from the records.
+        results cannot be written, `OSError` for an input that cannot be read.
+        Cancellation: the next process goes on from the records.
         """
         await self._name_the_leader()
         while not (self.finished or self._stop.asked):

@@ -1,4 +1,4 @@
-"""Files of lines as a source: a byte offset is its place, and a checksum shows that the bytes before are unchanged."""
+"""Files of lines as a source: a place is a byte offset; a checksum shows that the bytes before are unchanged."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _FRESH = "; correct it and repeat the command, or use --fresh to start anew"
 class Lines:
     """The lines of files, one after the other: str without their ends, or the JSON values of `.jsonl` files.
 
-    A position holds the number of the file, the offset and line in it, a checksum of all bytes that were read, and a
-    stamp of the files' inodes, sizes and times. While the stamp is the same, the files are taken for unchanged; else
-    what was read is read again and its checksum compared, so that a file may be copied, or grow.
+    A position holds the number of the file, the offset and line in it, a checksum of all bytes read, and a stamp of the
+    files' inodes, sizes and times. If the stamp has changed, the bytes are read again and the checksum compared: so a
+    file may be copied, or grow.
 
     Thread safety: one call at a time, on any thread.
     """
@@ -44,7 +44,6 @@ class Lines:
         self._begin()
 
     def check(self, position: Position) -> None:
-        """Compare the bytes that were read before with the present ones; streams are compared when they are read."""
         if self._sized and self._stamp(position["file"]) != position["stamp"]:
             self._reread(position)
             self._leave()
@@ -69,7 +68,6 @@ class Lines:
             self._reread(position)
 
     def read(self) -> Portion:
-        """The next portion; of a stream what there is, once there is something."""
         self._reading = True
         try:
             return self._read()
@@ -166,7 +164,6 @@ class Lines:
         }
 
     def _stamp(self, file: int) -> int:
-        """The stamp of the files up to and including this file, as they are now."""
         return self._chain(file + 1)
 
     def _chain(self, count: int) -> int:
@@ -176,7 +173,6 @@ class Lines:
         return stamp
 
     def _reread(self, position: Position) -> None:
-        """Read up to the position from the beginning, and compare."""
         self._begin()
         while self._file < position["file"]:
             if not self._take(_CHUNK):
@@ -225,9 +221,6 @@ class _Reader:
         self._ended = False
 
     def lines(self, most: int) -> tuple[list[bytes], bytes]:
-        """The next lines without their ends, and their bytes as they stand in the file; empty at the end of the
-        file.
-        """
         buffer = self._buffer
         while b"\n" not in buffer:
             if len(buffer) > _LONGEST:
@@ -246,7 +239,6 @@ class _Reader:
         return lines, raw
 
     def skip(self, most: int) -> bytes:
-        """The next bytes; for reading again what was read before."""
         raw = os.read(self._fd, most)
         self.offset += len(raw)
         return raw

@@ -37,8 +37,7 @@ class Names:
         self.may_wait = False
         self._open(0, None)
 
-    def check(self, position: Position) -> None:
-        """Check nothing: the files may come and go."""
+    def check(self, position: Position) -> None: ...
 
     def has_more(self, position: Position) -> bool:
         return not position["end"]
@@ -65,8 +64,7 @@ class Names:
         end = self._glob == len(self._globs)
         return Portion(items, {"glob": self._glob, "name": self._last, "share": None, "end": end})
 
-    def close(self) -> None:
-        """Do nothing: no file is open between two calls."""
+    def close(self) -> None: ...
 
     def _open(self, glob: int, after: str | None) -> None:
         self._glob = glob

@@ -31,7 +31,6 @@ def make_plan(options: Options) -> Plan:
 
 
 def name_of(plan: Plan) -> str:
-    """A name that can be read, and is the same for the same plan."""
     digest = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
     function = re.sub(r"[^A-Za-z0-9._-]", "-", plan["handler"].rpartition(":")[2])[:60]
     return f"{function}-{digest[:8]}"
@@ -43,12 +42,10 @@ def same_work(plan: Plan, other: Plan) -> bool:
 
 
 def open_source(options: Options) -> Lines | Names:
-    """The source of the inputs. Raises `UsageError` for a source that is missing, or cannot be read."""
     return Names(options.globs) if options.globs else Lines(options.inputs)
 
 
 def check_results(options: Options) -> None:
-    """Make sure that the results file can be written. Raises `UsageError`."""
     if options.results is None:
         return
     path = Path(options.results)

@@ -32,7 +32,7 @@ _CLEAR = "\r\x1b[K"
 class Snapshot:
     """A run at one moment: of `known` inputs (`exactly`: there are no more) `ended` have ended.
 
-    `guess` is how many there will be, as far as that is known; `rate` is endings per second.
+    `guess` is the number to be expected, as far as that is known; `rate` is endings per second.
     """
 
     done: int
@@ -48,7 +48,6 @@ class Snapshot:
 
     @property
     def ended(self) -> int:
-        """The number of tasks that have ended in any way."""
         return self.done + self.dead + self.others
 
     @property
@@ -60,7 +59,6 @@ class Snapshot:
 
 
 def snapshot(statistics: QueueStatistics, cursors: dict[str, Any], retried: int, rate: float) -> Snapshot:
-    """The counts of the store, with the rate measured here."""
     position: Position = cursors.get(INPUT) or {"end": False, "share": None}
     inputs, share = statistics.put, position["share"]
     guess = inputs if position["end"] else ceil(inputs / share) if share else None
@@ -79,7 +77,6 @@ def snapshot(statistics: QueueStatistics, cursors: dict[str, Any], retried: int,
 
 
 def bar(s: Snapshot) -> str:
-    """The line for a terminal."""
     of = s.guess or s.known
     full = 0 if not of else _BAR * s.ended // of
     sign = "" if s.exactly else "~" if s.guess is not None else ">"
@@ -88,7 +85,6 @@ def bar(s: Snapshot) -> str:
 
 
 def quiet_line(s: Snapshot) -> str:
-    """The line for a log."""
     of = (
         f"{s.known:,}"
         if s.exactly
@@ -113,7 +109,6 @@ def _figures(s: Snapshot) -> list[str]:
 
 
 def duration(seconds: float) -> str:
-    """A duration in words."""
     if seconds < 60:
         return f"{ceil(seconds)} s"
     minutes, secs = divmod(ceil(seconds), 60)
@@ -135,7 +130,6 @@ class Screen:
         self._lock = RLock()
 
     def say(self, text: str) -> None:
-        """A line that stays."""
         self.above(self._stream, f"{printable(text)}\n")
 
     def draw(self, text: str) -> None:
@@ -167,11 +161,6 @@ class Screen:
 
 
 class _Above:
-    """A stream of a terminal on which there may be a bar: then whole lines are written above it.
-
-    Thread safety: any.
-    """
-
     def __init__(self, stream: TextIO, screen: Screen) -> None:
         self._stream = stream
         self._screen = screen
@@ -219,8 +208,6 @@ def prints_above(screen: Screen) -> Generator[None]:
 
 
 class Progress:
-    """Shows the progress of a run."""
-
     def __init__(
         self, queue: WorkQueue, tally: RunTotals, screen: Screen, leads: Callable[[], bool] = lambda: True
     ) -> None:
@@ -231,7 +218,6 @@ class Progress:
         self._seen: deque[tuple[float, int]] = deque(maxlen=_WINDOW)
 
     async def show(self) -> None:
-        """Show the progress until cancelled. Cancellation: the bar is taken away."""
         pause = _REDRAW if self._screen.is_terminal else _FIRST
         shown: Snapshot | None = None  # a bar does not go back
         try:

@@ -23,16 +23,12 @@ _ALL = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired
 
 @dataclass(frozen=True, slots=True)
 class RunEntry:
-    """The run's `plan`, its `generation` from 1, and below which generation all is `purged`."""
-
     plan: Plan
     generation: int = 1
     purged: int = 1
 
 
 class Record:
-    """The record of one run."""
-
     def __init__(self, store: Store, name: str, options: Options) -> None:
         self.name = name
         self._store = store
@@ -51,7 +47,6 @@ class Record:
         )
 
     def lock(self) -> Lock:
-        """The lock of the process that reads the input, writes the results, and changes the record."""
         return Lock(self._store, f"run:{self.name}")
 
     async def read(self) -> RunEntry | None:
@@ -59,10 +54,10 @@ class Record:
         return None if value is None else RunEntry(**value)
 
     async def begin(self, plan: Plan, *, fresh: bool, timeout: float) -> RunEntry:
-        """Make the entry of a run that is new, or shall be `fresh`; if another process just did, return that.
+        """Make the entry of a run that is new, or shall be `fresh`; if another process just did, return its entry.
 
-        Raises `UsageError` if theirs does something else, or if the run shall be fresh and is under way for longer than
-        `timeout` seconds. Cancellation: it may or may not have been begun.
+        Raises `UsageError` if that has other work, or if a run to be fresh is under way for longer than `timeout`
+        seconds.
         """
         entry = RunEntry(plan)
         try:
@@ -102,7 +97,6 @@ class Record:
 
 
 def check_same(name: str, recorded: Plan, plan: Plan) -> None:
-    """Raise `UsageError` if the run of that name is on record with other work than the plan."""
     if not same_work(recorded, plan):
         raise UsageError(
             f"run {name} has another handler or other inputs ({_spoken(recorded)});"

@@ -15,7 +15,7 @@ from ._tally import RunTotals
 class Outcome:
     """A run when this command ends; `finished` means that nothing is left to be done.
 
-    The errors of the dead tasks with the ids in `logged` were logged by this command.
+    This command has logged the errors of the dead tasks with the ids in `logged`.
     """
 
     name: str
@@ -33,7 +33,6 @@ class Outcome:
 
     @property
     def ended(self) -> int:
-        """The number of inputs that have ended in any way."""
         return self.statistics.put - self.statistics.unfinished
 
 
@@ -71,7 +70,6 @@ def dead_letters(outcome: Outcome) -> list[str]:
 
 
 def advice(outcome: Outcome, store: str) -> list[str]:
-    """The commands with which to go on; `store` is the option that names the store, or empty."""
     lines: list[str] = []
     if outcome.finished and not outcome.statistics.put:
         lines.append("tenure: the input is empty, so there was nothing to do")

@@ -1,10 +1,9 @@
 """The results file: written from the store, in the order in which the inputs ended.
 
-The store alone determines the contents: the line of the n-th ending is always the same, and at the same
-place. So after every portion it is enough to record (offset, rank); the process that continues cuts the file back to
-the offset and writes the lines after the rank. Even a writer that was frozen and writes late writes the same bytes.
-A store that has lost its last endings gives their ranks again: the file is then written anew. It is seen by the task
-of the last line, which no longer has that rank.
+The store alone determines the contents: the line of the n-th ending is always the same, at the same place. So (offset,
+rank) is recorded after every portion; the process that continues cuts the file back to the offset and writes the lines
+after the rank. A frozen writer that writes late writes the same bytes. A store that has lost its last endings gives
+their ranks again: the task of the last line then has another rank, and the file is written anew.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ _PAUSE = 0.5
 
 
 class Results:
-    """A results file of a run."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self._cursor = f"results:{os.path.realpath(path)}"
@@ -92,7 +89,7 @@ class Results:
                     await over.wait()
 
     async def _ended(self, queue: WorkQueue, limit: int) -> tuple[list[TaskRecord] | None, bool]:
-        """The endings behind the last line, and whether there are more; None if the ending of that line is gone."""
+        """The endings behind the last line, and True if there are more; None if its ending is gone."""
         page = await queue.tasks("ended").page(str(max(0, self._rank - 1)), limit + 1)
         behind = [record for record in page.records if record.rank > self._rank]
         first = [(record.rank, record.id) for record in page.records[:1]]
@@ -107,7 +104,6 @@ class Results:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def _cut(self) -> int:
-        """Make the file if need be, cut off what was not recorded; returns its previous size."""
         with self.path.open("ab") as file:
             size = file.tell()
             if size > self._offset:

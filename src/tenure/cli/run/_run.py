@@ -35,13 +35,12 @@ from ._results import Results
 from ._tally import PREFIX, SHOWN, Keeper, RunTotals, total
 
 TTL = 10.0
-"""Seconds after which other processes run what a killed process had."""
+"""Seconds after which other processes take over the inputs of a killed process."""
 
 _SWITCH = 0.0002
 
 
 def run(words: Sequence[str]) -> int:
-    """Run `tenure run`. Raises `UsageError`, `Interrupted`, `TenureError`."""
     options = parse_run(words)
     screen = Screen(sys.stderr)
     # before the handler is imported: logging keeps the streams that it finds
@@ -83,7 +82,6 @@ def _show(text: str, screen: Screen) -> None:
 
 
 def _spoken(store: str) -> str:
-    """The option that names the store in another command; without what may hold a password."""
     return "" if store == DEFAULT_STORE else f" --store {'URL' if '@' in store else store}"
 
 
@@ -100,8 +98,6 @@ def _nimble_threads() -> Generator[None]:
 
 
 class _Job:
-    """A process's part in a run."""
-
     def __init__(
         self, options: Options, handler: Handler, plan: Plan, source: InputSource, screen: Screen
     ) -> None:
@@ -117,7 +113,7 @@ class _Job:
         self._finished = False
 
     async def carry_out(self) -> Outcome:
-        """Work until the run is finished, or a stop is requested. Cancellation: what was in work is given back."""
+        """Work until the run is finished, or a stop is requested. Cancellation: unfinished inputs are given back."""
         async with AsyncExitStack() as stack:
             store = await self._open_store(stack)
             record = Record(store, self._name, self._options)

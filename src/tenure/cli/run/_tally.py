@@ -1,4 +1,4 @@
-"""The totals of a run in this process, stored now and then, and the totals of all processes together."""
+"""The totals of a run, in this process and in all processes together."""
 
 from __future__ import annotations
 
@@ -25,11 +25,7 @@ _EVERY = 1.0
 
 @dataclass(slots=True)
 class RunTotals:
-    """The number of failed tries that were repeated, the durations of tries, and the seconds for which the run was
-    under way.
-
-    `died` are the ids of the first tasks that died here, whose errors were logged.
-    """
+    """The number of retried tries, the durations of tries, and the seconds for which the run was under way."""
 
     retried: int = 0
     seconds: float = 0.0
@@ -37,7 +33,6 @@ class RunTotals:
     died: list[int] = field(default_factory=list[int])
 
     def settled(self, task: Task, settle: e.Settle, refused: str | None) -> None:
-        """The engine has answered the verdict on a task."""
         if refused is None and settle.verdict is e.Verdict.RETRY:
             self.retried += 1
         elif refused is None and settle.verdict is e.Verdict.DEAD and len(self.died) < SHOWN:
@@ -58,10 +53,10 @@ def total(cursors: Mapping[str, Any], *, without: str = "") -> RunTotals:
 
 
 class Keeper:
-    """Stores this process's tally with the run, once a second while it changes, and with it the identity of the
-    process.
+    """Stores this process's tally with the run, once a second while it changes, and the identity by which others see
+    its death.
 
-    By its identity others see that it is dead; a process that ends in peace takes it away.
+    A process that ends in peace takes the identity away.
     """
 
     def __init__(self, queue: WorkQueue, tally: RunTotals, began: float) -> None:
@@ -72,7 +67,6 @@ class Keeper:
         self._who = own_identity()
 
     async def keep(self) -> None:
-        """Store the totals now and then, until cancelled. Cancellation: the last second is not stored."""
         while True:
             await anyio.sleep(_EVERY)
             if self._tally.times.count != self._stored:

@@ -1,4 +1,4 @@
-"""The processes of `tenure work --processes N` and `--reload`: started, started again, and stopped together."""
+"""The processes of `tenure work --processes N` and `--reload`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,6 @@ _USAGE = 2
 
 
 class _Child:
-    """A process slot: its process, or the time at which the next process starts; neither when the slot has ended
-    for good.
-    """
-
     def __init__(self, number: int, command: Sequence[str], variables: Mapping[str, str]) -> None:
         self.number = number
         self.command = command
@@ -58,7 +54,6 @@ class _Child:
         self._began = time.monotonic()
 
     def stop(self, number: signal.Signals, seconds: float) -> None:
-        """Send a signal, and kill the process if it has not ended after so many seconds."""
         self.due = None
         if self.process is not None:
             self.process.send_signal(number)
@@ -66,7 +61,6 @@ class _Child:
             self.limit = limit if self.limit is None else min(self.limit, limit)
 
     def pause(self) -> float:
-        """Seconds before a process is started in place of a dead process."""
         if time.monotonic() - self._began >= _LONG:
             self._failures = 0
         self._failures += 1
@@ -74,8 +68,7 @@ class _Child:
 
 
 class Children:
-    """Runs a command in several processes, each with variables of its own in its environment, until a signal comes or
-    all have ended by themselves.
+    """Runs a command in several processes, each with variables of its own, until a signal comes or all have ended.
 
     A process that dies is started again. With `sources`, all are stopped and started again when a file has changed.
     """
@@ -117,7 +110,6 @@ class Children:
         self._signals.append(number)
 
     def _turn(self) -> bool:
-        """Check signals, sources and processes once; return False if all is over."""
         while self._signals:
             number = self._signals.pop(0)
             if not (self._stopping and is_hangup(number)):
@@ -132,7 +124,7 @@ class Children:
         )
 
     def _stop(self, reason: str) -> None:
-        """Pass a stop on: the first lets the processes drain, each further one makes them give back what they have."""
+        """Pass a stop on: the first lets the processes drain, further ones make them give back what they have."""
         self._stopping += 1
         if self._stopping == 1:
             log(logging.INFO, f"{reason}: stops {len(self._children)} processes")

@@ -16,8 +16,6 @@ _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "task
 
 
 class TextLines(logging.Formatter):
-    """Lines such as `2026-11-23T18:04:16.123Z INFO 4711 tenure: link.back ...`: time (UTC), level, process, logger."""
-
     converter = time.gmtime
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
@@ -26,15 +24,11 @@ class TextLines(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging calls it
-        """The line, without the traceback."""
         return printable(super().formatMessage(record))
 
 
 class JsonLines(TextLines):
-    """A JSON document for each line, with the fields of events (`tenure_queue`, ...) and what else was given."""
-
     def format(self, record: logging.LogRecord) -> str:
-        """The document."""
         document: dict[str, Any] = {
             "time": self.formatTime(record),
             "level": record.levelname,
@@ -67,7 +61,7 @@ FORMATS = {"text": TextLines, "json": JsonLines}
 
 
 def start_logging(level: str, form: str) -> bool:
-    """Log records of that level or above to standard error; False if the program has set up its own logging."""
+    """Log to standard error; False if the program has set up its own logging."""
     ours = logging.getLogger("tenure")
     if not ours.level:
         ours.setLevel(level.upper())

@@ -1,4 +1,4 @@
-"""`tenure work`: the options, and the choice to work in this process or in child processes."""
+"""`tenure work`: its options; it works in this process or in child processes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,6 @@ examples:
 
 
 def work(words: Sequence[str]) -> int:
-    """Run `tenure work`. Raises `UsageError`, `TenureError`, `OSError`."""
     # the first process of a container ignores a signal for which it has no handler yet
     numbers = [number for number in ending_signals() if number is not signal.SIGINT]
     before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
@@ -274,6 +273,5 @@ def _log(text: str) -> tuple[str, str]:
 
 
 def _child() -> tuple[int, int | None]:
-    """The number of this process among its siblings, and its parent; 0 and None for a process that has none."""
     number, _, parent = os.environ.pop(_CHILD, "0:").partition(":")
     return int(number), int(parent) if parent else None

@@ -74,7 +74,6 @@ class Options:
 
 
 def work_here(options: Options) -> int:
-    """Work until a signal comes; return the exit code. Raises `UsageError`."""
     handler = load_handler(options.handler)
     on_dead = None if options.on_dead is None else load_handler(options.on_dead)
     _check(options, handler, on_dead)
@@ -187,9 +186,7 @@ async def _serve(options: Options, handler: Handler, on_dead: Handler | None) ->
 
 
 def _on_signal(serving: Serving, number: signal.Signals) -> None:
-    """Heed a signal in a child: a supervisor may send SIGTERM to all processes at once, and the parent passes it
-    on.
-    """
+    """Heed a signal in a child: a supervisor may send SIGTERM to all processes at once, and the parent passes it on."""
     if number is signal.SIGINT:
         serving.cancel(number.name)
     else:
@@ -202,7 +199,7 @@ async def _watch_parent(parent: int, serving: Serving) -> None:
 
 
 class _Working:
-    """The service: it opens the store itself, so that health checks are answered and signals are received meanwhile."""
+    """The service: it opens the store itself, so that health checks and signals are served meanwhile."""
 
     def __init__(self, options: Options, handler: Handler, on_dead: Handler | None) -> None:
         self.health = ""
@@ -223,7 +220,6 @@ class _Working:
         return "not connected yet" if works is None else works.unready
 
     def metrics(self) -> tuple[bool, str]:
-        """The figures of all queues and of the worker as text, or why there are none. From any thread."""
         figures, worker = self._figures, self._worker
         if figures is None or figures.problem is not None:
             return False, "not connected yet" if figures is None else figures.problem or ""
@@ -300,8 +296,5 @@ class _Working:
 
 
 def _outcomes(statistics: WorkerStatistics) -> dict[str, int]:
-    """The outcomes of the tasks: the number of taken tasks, and the counts that are not 0 or always of
-    interest.
-    """
     ends = {name: getattr(statistics, name) for name in (*_ENDS, *_RARE_ENDS)}
     return {"taken": sum(ends.values())} | {n: count for n, count in ends.items() if count or n in _ENDS}

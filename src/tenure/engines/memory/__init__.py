@@ -1,4 +1,4 @@
-"""The memory engine: the readable reference that all other engines are tested against, step by step."""
+"""The memory engine: the readable reference, against which all other engines are tested."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ __all__ = ("MemoryEngine",)
 class MemoryEngine(e.Engine):
     """Keeps everything in this process's memory; gone with it.
 
-    `clock` returns seconds and never goes back; the default is the clock of the running event loop. Several stores may
-    be opened over one engine object: they see each other as processes of a fleet would. `cap` is the step budget of an
-    operation, made small by tests. Written to be read, it looks at all tasks of a queue where other engines have an
-    index: to count, to browse and to purge.
+    `clock` returns seconds and never goes back; the default is the clock of the running event loop. Stores over one
+    engine object see each other as processes of a fleet do. `cap` is the step budget of an operation, made small by
+    tests. To count, to browse and to purge, it looks at all tasks of a queue: it has no indexes.
     """
 
     url = "memory:"

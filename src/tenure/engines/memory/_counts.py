@@ -14,8 +14,6 @@ from ._state import MemoryState
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The counts of queues."""
-
     _state: MemoryState
     _queues: MemoryQueues
 

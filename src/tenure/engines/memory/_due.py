@@ -19,13 +19,11 @@ class Due(Generic[K]):
         self._made = 0
 
     def add(self, name: K, when: float) -> None:
-        """Check this name then, unless a check of it is due already."""
         if name not in self._names:
             self._names.add(name)
             self._push(name, when)
 
     def check(self, now: float, most: int) -> None:
-        """Check the names whose time has come."""
         while most > 0 and self._heap and self._heap[0][0] <= now:
             most -= 1
             _, _, name = heappop(self._heap)

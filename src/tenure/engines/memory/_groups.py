@@ -15,13 +15,10 @@ from ._state import MemoryState
 
 
 class MemoryGroupRows:
-    """Groups by name. Their orders take in what has changed before they are read."""
-
     def __init__(self, is_ready: Callable[[str, Rank], bool], state: MemoryState) -> None:
         self._state = state
         self._is_ready = is_ready
         self.ready: dict[str, ReadyTasks] = {}
-        """The waiting tasks of groups, in order."""
         self._groups: dict[str, Group] = {}
         self.find: Callable[[str], Group | None] = self._groups.get
         self._changed: set[str] = set()

@@ -1,4 +1,4 @@
-"""The engine of another thread, which keeps the sessions of a memory engine alive while its loop is blocked."""
+"""The engine that renews the sessions of a memory engine while its loop is blocked."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ._state import MemoryState
 class Lifeline(e.Engine):
     """Renews sessions of a memory engine from another thread, and does nothing else.
 
-    The loop may run again at any moment and use the state too, so a renewal assigns a single attribute. It adds a ttl,
-    as another thread cannot read the clock of the loop; the next heartbeat corrects the sum.
+    The loop may use the state at any moment, so a renewal assigns a single attribute. It adds a ttl, since another
+    thread cannot read the loop's clock; the next heartbeat corrects the sum.
     """
 
     url = "memory:"
@@ -29,7 +29,6 @@ class Lifeline(e.Engine):
         self._state = state
 
     def submit(self, operation: e.Operation[Any], on_answer: Callable[[Any], object], /) -> None:
-        """Renew a session, and call `on_answer` before this returns."""
         if not isinstance(operation, e.RenewSession):
             on_answer(EngineError(f"{self.url}: another thread can only renew sessions"))
         elif (session := self._state.session(operation.key)) is None:
@@ -45,7 +44,6 @@ class Lifeline(e.Engine):
         *,
         task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
     ) -> None:
-        """There is nothing to deliver. Cancellation: this is how it ends."""
         del process, deliver
         task_status.started()
         await anyio.sleep_forever()

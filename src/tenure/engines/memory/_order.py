@@ -1,4 +1,4 @@
-"""An order whose entries may leave at any place: a heap that is swept when most of its entries are dead."""
+"""An order whose entries may leave anywhere: a heap that is swept when most of its entries are dead."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SLACK = 64
 
 
 class Order:
-    """The ranks of a `group`, from low to high. `stands` returns whether a rank still stands for something there."""
+    """The ranks of a `group`, from low to high. `stands` returns False for a dead rank."""
 
     __slots__ = ("_heap", "group", "stands")
 
@@ -33,7 +33,7 @@ class Order:
         return [*{rank for rank in self._heap if self.stands(self.group, rank)}]
 
     def until(self, last: Rank) -> set[Rank]:
-        """The standing ranks up to `last`. The time depends on how many ranks there are up to it, standing or not."""
+        """The standing ranks up to `last`; the cost counts dead ranks, too."""
         found: set[Rank] = set()
         places = [0]
         while places:
@@ -55,8 +55,6 @@ class Order:
 
 
 class ReadyTasks:
-    """The waiting tasks of a group in the order of priority, and in the order of age once anybody asks for it."""
-
     __slots__ = ("by_age", "by_priority")
 
     def __init__(self, group: str, is_ready: Callable[[str, Rank], bool]) -> None:
@@ -64,7 +62,6 @@ class ReadyTasks:
         self.by_age: Order | None = None
 
     def pop(self, now: float, aging: float | None) -> int | None:
-        """The id of the task that is next by priority or age; it leaves that order."""
         order = self.by_priority
         if aging is not None and (oldest := self._ages().first()) is not None and now - oldest[0] > aging:
             order = self._ages()

@@ -30,30 +30,26 @@ class MemoryQueue(rules.Queue):
         self.records = Records(self)
         self.keys: dict[str, int] = {}
         self.kept: dict[str, float] = {}
-        """Until when tasks have their keys at least, for those with a ttl."""
+        """The times until which tasks have their keys at least, for keys with a ttl."""
         self._by_due = Order(self._is_delayed)
         self._by_age: Order | None = None  # of all that wait; once its oldest is asked for
 
     def is_forgotten(self, now: float) -> bool:
-        """True if nothing keeps the queue; idle takers do not."""
         return self.keep_until <= now and not self.is_kept
 
     # keys
 
     def owner(self, key: str, now: float) -> int | None:
-        """The task that has a key, which may have ended."""
         task_id = self.keys.get(key)
         if task_id is None or task_id in self.tasks or self.kept.get(key, now) > now:
             return task_id
         return None
 
     def drop_key(self, key: str) -> None:
-        """The task with this key is unfinished no more."""
         if key not in self.kept:
             del self.keys[key]
 
     def check_key(self, key: str, now: float) -> float | None:
-        """Forget a ttl that is over, and the key if its task has ended; the time of the next check."""
         until = self.kept.get(key)
         if until is None or until > now:
             return until
@@ -80,7 +76,6 @@ class MemoryQueue(rules.Queue):
         return task is not None and task.place == DELAYED and task.ready_at == rank[-2]
 
     def enter(self, task: MemoryTask) -> None:
-        """Enter a task into the order of its place. Where it was before, its ranks die by themselves."""
         if task.place == DELAYED:
             self._by_due.add((task.ready_at, task.id), self.delayed)
             return
@@ -97,21 +92,18 @@ class MemoryQueue(rules.Queue):
         return None if task_id is None else self.tasks[task_id]
 
     def next_due(self) -> float | None:
-        """The time at which the next delayed task is due."""
         rank = self._by_due.first()
         return rank[0] if rank else None
 
     def pop_due(self, now: float) -> MemoryTask | None:
-        """The next delayed task that is due; it leaves that order."""
         rank = self._by_due.first()
         return None if rank is None or rank[0] > now else self.tasks[self._by_due.pop()[-1]]
 
     def due(self, now: float) -> int:
-        """The number of tasks that are entered as delayed, and are due."""
         return len(self._by_due.until((now, inf))) if self.delayed else 0
 
     def oldest(self, now: float) -> float:
-        """Since when the longest waiting task has been ready; `now` if none waits."""
+        """The time since which the longest waiting task has been ready; `now` if none waits."""
         if self._by_age is None:
             self._by_age = Order(self._is_waiting)
             for task in self.tasks.values():
@@ -139,13 +131,10 @@ class MemoryQueue(rules.Queue):
                 return (task.id,)
 
     def state_of(self, task: MemoryTask, now: float) -> str:
-        """The state that is shown of an unfinished task."""
         return rules.shown_state(task, now)
 
 
 class MemoryQueues:
-    """The queues of the engine."""
-
     def __init__(self, state: MemoryState) -> None:
         self._state = state
         self._queues: dict[str, MemoryQueue] = {}
@@ -160,7 +149,7 @@ class MemoryQueues:
         return queue
 
     def find(self, name: str) -> MemoryQueue | None:
-        """A queue as it is now. It is looked at again later: the caller may leave nothing that keeps it."""
+        """The queue, to be checked later: the caller may leave nothing that keeps it."""
         queue = self._queues.get(name)
         if queue is not None:
             if queue.is_forgotten(self._state.now):
@@ -169,15 +158,12 @@ class MemoryQueues:
         return queue
 
     def stored(self, name: str) -> MemoryQueue | None:
-        """A queue, which perhaps nothing keeps."""
         return self._queues.get(name)
 
     def check_now(self, name: str) -> None:
-        """The queue may have lost what has kept it."""
         self._due.add(name, self._state.now)
 
     def forget(self) -> None:
-        """Forget a few queues that nothing keeps."""
         self._due.check(self._state.now, e.A_FEW)
 
     def in_use(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The records of a queue's tasks that have ended, in the order of the endings."""
+"""The records of ended tasks, in the order of the endings."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from tenure.engines import rules
 
 @dataclass(slots=True)
 class Ended:
-    """The record of a task that has ended."""
-
     seq: int
     id: int
     state: str
@@ -32,7 +30,6 @@ class Ended:
     kin: bool
 
     def is_over(self, now: float) -> bool:
-        """True if the record's ttl has passed."""
         return self.expires is not None and self.expires <= now
 
     def show(self, now: float, tree: rules.Tree = rules.ALONE) -> e.Record:
@@ -45,19 +42,15 @@ class Ended:
 
 
 class Records:
-    """Records by the ids of their tasks."""
-
     def __init__(self, queue: rules.Queue) -> None:
         self._queue = queue
         self._ended: dict[int, Ended] = {}
         self._log: list[Ended] = []
 
     def get(self, task: int) -> Ended | None:
-        """The record of a task, which may be outdated."""
         return self._ended.get(task)
 
     def valid(self, task: int, now: float) -> Ended | None:
-        """The record of a task, unless it is outdated."""
         ended = self._ended.get(task)
         return None if ended is None or ended.is_over(now) else ended
 

@@ -1,4 +1,4 @@
-"""The state that all families of the memory engine share: time, tokens, sessions, hints, watches, the step budget."""
+"""The state that all families of the memory engine share."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ Topic = tuple[str, ...]
 
 @dataclass(slots=True)
 class CachedReply:
-    """The last answer to a numbered operation; returned again until then."""
-
     n: int
     answer: Any
     until: float
@@ -31,8 +29,6 @@ class CachedReply:
 
 @dataclass(slots=True)
 class MemorySession:
-    """A process's life sign, with the tasks that it has and what it watches, in the order in which it began to."""
-
     id: str
     process: str
     ttl: float
@@ -43,8 +39,6 @@ class MemorySession:
 
 
 class MemoryState:
-    """The part of the memory that belongs to no family."""
-
     def __init__(self, cap: int = e.CAP) -> None:
         self.cap = cap
         self.now = 0.0
@@ -60,18 +54,17 @@ class MemoryState:
         self.tables: dict[str, MemoryTable] = {}
         self.soonest: dict[str, float] = {}
         self.next_due = inf
-        """Until then nothing of `soonest` is due."""
+        """The time before which nothing of `soonest` is due."""
         self.ask_again_at = inf
         """The next end of a session, or of a wait for an entry."""
         self.numbered: dict[int, MemorySession] = {}
-        """The sessions by their numbers."""
         self.rank: Callable[[], int] = count(1).__next__
         self._replies: dict[tuple[int, str], CachedReply] = {}
         self.replies_due = Due(self._check_reply)
         self._opened = 0
 
     def wall_time(self) -> float:
-        """Seconds since 1970, by the engine's clock once the host's was read."""
+        """Seconds since 1970: the host's clock, read once, and the engine's clock since."""
         if self._epoch is None:
             self._epoch = time() - self.now
         return self._epoch + self.now
@@ -160,14 +153,12 @@ class MemoryState:
         self._set_ask_again()
 
     def ask_again_in(self, due: float | None = None) -> float:
-        """Seconds until the earliest moment at which asking again could help."""
         seconds = max(0.0, min(self.ask_again_at, inf if due is None else due) - self.now)
         return min(seconds, e.SWEEP_PAUSE) if "sweep" in self.soonest else seconds
 
     # cached replies: time alone removes them, so that ending a session has nothing to do for them
 
     def cached_reply(self, session: str, n: int, name: str) -> Any:
-        """The answer to the same numbered operation when it came before, GONE, or None for a new one."""
         known = self.sessions.get(session)
         if known is None:
             return e.Reply.GONE
@@ -217,7 +208,6 @@ class MemoryState:
         return None if topic is None else (session, topic)
 
     def unwatch(self, found: tuple[MemorySession, Topic]) -> None:
-        """Forget a watch of a session."""
         session, topic = found
         del session.watches[topic]
         watchers = self.watches[topic]

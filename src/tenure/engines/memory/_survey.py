@@ -10,8 +10,6 @@ from ._state import MemoryState
 
 
 class MemorySurvey:
-    """The indexes over all families together."""
-
     def __init__(self, state: MemoryState, queues: MemoryQueues) -> None:
         self._state = state
         self._kinds = {

@@ -1,4 +1,4 @@
-"""Tables of rows in memory: a dictionary by key, and for each order dictionaries in that order."""
+"""Tables of rows in memory: dictionaries by key, and in each order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Values = tuple[Any, ...]
 
 
 class MemoryTable:
-    """The rows of one layout. `get` returns the row itself, so that saving it again has nothing to do."""
+    """The rows of one layout. `get` returns the row itself: to save it changes nothing."""
 
     def __init__(self, layout: Layout) -> None:
         self.rows: dict[Any, Any] = {}
@@ -111,7 +111,7 @@ _set, _delete = dict[Any, Any].__setitem__, dict[Any, Any].__delitem__
 
 
 class _Sorted(dict[Any, Any]):
-    """A dictionary in the order of its keys. A new key moves those behind it, which memory does fast."""
+    """A dictionary in the order of its keys. A new key moves the keys behind it, which memory does fast."""
 
     def __init__(self) -> None:
         self.keys_in_order: list[Any] = []

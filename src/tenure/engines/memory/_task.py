@@ -9,8 +9,6 @@ from tenure.engines import rules
 
 @dataclass(slots=True)
 class MemoryTask(rules.Task):
-    """An unfinished task, with all that was put into a queue."""
-
     queue: str = ""
     payload: bytes = b""
     priority: int = 0

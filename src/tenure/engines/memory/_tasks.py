@@ -1,4 +1,4 @@
-"""The rows of tasks in memory: the interface of `engines.rules`, implemented task by task."""
+"""The rows of tasks in memory, changed task by task."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ _Time = tuple[float, int, str]
 
 
 class MemoryTaskRows:
-    """The tasks of all queues."""
-
     def __init__(self, state: MemoryState, queues: MemoryQueues) -> None:
         self._state = state
         self._queues = queues
@@ -179,7 +177,6 @@ class MemoryTaskRows:
         )
 
     def _seconds_left(self, task: MemoryTask) -> float | None:
-        """Return the seconds that a task has until its deadline; None without one."""
         return None if task.deadline is None else max(0.0, task.deadline - self._state.now)
 
     def _tree(self, queue: str, task: MemoryTask | Ended) -> Tree:
@@ -327,7 +324,6 @@ class MemoryTaskRows:
             heappop(self._letters)
 
     def forget(self) -> None:
-        """Forget outdated records and keys, a few more than came."""
         now = self._state.now
         forget, self._ended_lately = e.how_many_to_forget(self._ended_lately), 0
         for _ in range(forget):

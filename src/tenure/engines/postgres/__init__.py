@@ -29,18 +29,18 @@ from ._values import Argument, Columns, Value
 __all__ = ("PostgresEngine",)
 
 _BETWEEN_CHORES = 16
-"""Operations after which rows that are no longer needed are deleted: a few times as many as they can have left."""
+"""Operations after which outdated rows are deleted: a few times as many as they can have left."""
 
 
 class PostgresEngine(e.Remote):
     """Keeps everything in tables of a PostgreSQL database, version 15 or later; many machines may share it.
 
     `url` is `postgresql://[user:password@]host[:port]/database`, with the options of libpq behind a question mark. It
-    may lead to a pooler; then `direct=postgresql://host[:port]` among the options is the server's own address, on
-    which hints come. Without one, all that wait ask again once a second, and a `RuntimeWarning` says so.
-    `schema` is where the tables and functions are, made if need be. A server that does not answer for
-    `response_timeout` seconds counts as gone, and the connections are made anew. `clock` (seconds) replaces the
-    server's time, `cap` the step budget of an operation, in tests.
+    may lead to a pooler; then `direct=postgresql://host[:port]` among the options is the server's own address, on which
+    hints come. Without one, all that wait ask again once a second, and a `RuntimeWarning` says so. `schema` is where
+    the tables and functions are, made if need be. A server that does not answer for `response_timeout` seconds counts
+    as gone, and the connections are made anew. `clock` (seconds) replaces the server's time, `cap` the step budget of
+    an operation, in tests.
     """
 
     families = True
@@ -65,7 +65,6 @@ class PostgresEngine(e.Remote):
         self._since_chores = 0
         self._batches = e.Batches(self.url)
         self._due = False
-        """True if there is a batch to send."""
         self._sender: Parked | None = None
         self._another = (
             None
@@ -97,7 +96,6 @@ class PostgresEngine(e.Remote):
             wake(self._sender)
 
     async def _send_batches(self) -> None:
-        """Send a batch at the end of the turn in which there is one to send; `on_over` answers its operations."""
         while True:
             if not self._due:
                 self._sender = park()
@@ -142,11 +140,11 @@ class PostgresEngine(e.Remote):
             self._connection.send(chores, _nothing)
 
     def enlist(self, operation: e.Enlisted[e.A], /) -> e.Enlistment[e.A]:
-        """The statement that applies an operation in the user's transaction, on a connection to the same database."""
+        """The statement that applies an operation in the user's transaction."""
         return enlistment(self._schema, self._clock, operation)
 
     def chores(self, operations: int) -> list[Statement]:
-        """The statements to send behind so many operations: now and then a call of `forget_outdated`."""
+        """The statements to send behind `operations` operations: now and then a call of `forget_outdated`."""
         due, self._since_chores = divmod(self._since_chores + operations, _BETWEEN_CHORES)
         return [self._call("forget_outdated")] * due
 
@@ -156,7 +154,7 @@ class PostgresEngine(e.Remote):
         return self._call(codec.function, *arguments(codec, operation))
 
     def submit(self, operation: e.Operation[Any], on_answer: Callable[[Any], object], /) -> None:
-        """Call one function in a transaction of its own, in the next batch, which waits for the server."""
+        """Call one function in a transaction of its own, in the next batch."""
         self._batches.submit(operation, on_answer)
 
     def _call(self, function: str, *arguments: Argument) -> Statement:

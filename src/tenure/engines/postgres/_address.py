@@ -1,4 +1,4 @@
-"""The address of a server and the user that speaks to it, as a URL says."""
+"""The address of a server and its user, as a URL says."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ _DIRECT = re.compile(r"(?<=[?&])direct=([^&]*)&?")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A server as libpq's parameters name it; `str()` is for messages, without the password."""
-
     parameters: dict[str, Any] = field(repr=False)
     direct: Address | None = None
     """The address of the server itself, if this is a pooler in front of it."""
@@ -67,7 +65,6 @@ def _has_to_be_looked_up(host: str) -> bool:
 
 
 def address(url: str) -> Address:
-    """The address that a URL means. Raises `ValueError`."""
     scheme, _, rest = url.partition("://")
     if scheme not in _SCHEMES:
         raise ValueError(f"{safe(url)!r}: a PostgreSQL URL begins with postgresql://")
@@ -98,7 +95,6 @@ def address(url: str) -> Address:
 
 
 def safe(url: str) -> str:
-    """The URL for a message: whatever stands before an @ may be a password, and so may an option."""
     before, _, rest = url.rpartition("@")
     scheme = re.match(r"[a-zA-Z]+://|", before)
     return (scheme[0] if scheme else "") + rest.partition("?")[0]

@@ -1,8 +1,7 @@
 """Operations become calls of functions, and rows that functions return become answers.
 
-Most of it follows from the types of the fields, in the order of the fields. An operation's are the arguments of its
-function, behind the time and the cap. An answer's numbers come from the array `n` of a row, its names and bytes from
-`b`, and its metadata is what `b` has left.
+The fields of an operation are the arguments of its function, behind the time and the cap. An answer's numbers come from
+the array `n` of a row, its names and bytes from `b`, and its metadata is the rest of `b`.
 """
 
 from __future__ import annotations
@@ -33,15 +32,12 @@ T = TypeVar("T")
 
 
 class Row(NamedTuple):
-    """A row that a function returns, once or several times."""
-
     word: str
     n: list[int]
     b: list[Any]
 
 
 def answer_of(row: Row) -> Any:
-    """The answer that one row is: by its word an answer of several fields, or a `Reply`."""
     answer = _ANSWERS.get(row.word)
     return e.Reply(row.word) if answer is None else decoded(answer, row)
 
@@ -52,8 +48,6 @@ def _answer_of_the_first(rows: Sequence[Row]) -> Any:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PostgresCodec(Generic[e.A]):
-    """Executes operations of one type: the function to call, its arguments, and the answer that its rows mean."""
-
     function: str
     arguments: Callable[[Any], Iterable[Argument]] | None = None
     """None: the fields of the operation."""
@@ -65,7 +59,6 @@ Codecs = dict[type[e.Operation[Any]], PostgresCodec[Any]]
 
 
 def arguments(codec: PostgresCodec[Any], operation: e.Operation[Any]) -> Iterable[Argument]:
-    """The arguments with which the function is called. Raises for a duration that is not a number."""
     if (check := e.CHECKS.get(type(operation))) is not None:
         operation = check(operation)
     if codec.arguments is not None:
@@ -77,7 +70,6 @@ def arguments(codec: PostgresCodec[Any], operation: e.Operation[Any]) -> Iterabl
 
 
 def answered(codec: PostgresCodec[e.A], result: Iterable[Sequence[Any]]) -> e.A | e.Reply:
-    """The answer that a function returned, of the raw fields of its rows."""
     rows = [Row(cast("bytes", word).decode(), numbers(n), blobs(b)) for word, n, b in result]
     return e.Reply(rows[0].word) if rows[0].word in _WORDS else codec.answer(rows)
 
@@ -86,7 +78,6 @@ _MISSING = object()
 
 
 def decoded(answer: type[T], row: Row, **others: Any) -> T:
-    """The answer whose fields are in a row, but for others; the last ones may be missing where they have a default."""
     n: Iterator[Any] = iter(row.n)
     b: Iterator[Any] = iter(row.b)
     for field, is_number, convert in _fields_received(answer):
@@ -100,7 +91,6 @@ def decoded(answer: type[T], row: Row, **others: Any) -> T:
 
 
 def numbers_in(word: str) -> int:
-    """The number of numbers that the answer of this word has."""
     return sum(is_number for _, is_number, _ in _fields_received(_ANSWERS[word]))
 
 
@@ -153,10 +143,6 @@ def _fields_to_send(operation: type) -> list[tuple[str, _Convert]]:
 
 @cache
 def _fields_received(answer: type) -> list[tuple[str, bool, _Convert]]:
-    """Of each field but the metadata its name, whether it is a number, and how it is converted.
-
-    What a page has in common with all pages is made of other rows.
-    """
     hints = get_type_hints(answer, localns={"R": Any})
     types = {field: _required(kind) for field, kind in hints.items() if field not in ("rows", "next")}
     return [

@@ -27,7 +27,7 @@ LONGEST_UPDATE = 600.0
 """Seconds that the schema may take to be made or brought up to date: a step may build an index."""
 
 MOST_ATTEMPTS = 5
-"""To open: a connection may break while it is made ready, as behind a pooler that mixes up answers."""
+"""Attempts to open: a connection may break while it is made ready, as behind a pooler that mixes up answers."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 2.0
 """Seconds between attempts to connect: twice as long each time, less up to a half by chance."""
@@ -39,8 +39,8 @@ LOOK_AGAIN = 1.0
 class Connection:
     """Both connections. Statements leave in the order in which they came, also when a caller is cancelled.
 
-    Through a transaction pooler, nothing is kept on the server's connections. If there is no direct address then, no
-    hints come: `polling_reason` says why, and all that wait ask again from time to time.
+    A transaction pooler keeps nothing on the server's connections. Without a direct address, no hints come then:
+    `polling_reason` says why, and all that wait ask again from time to time.
 
     `on_notification(channel, payload)` is called for each notification, `missed()` when some may have been lost, and
     `lost()` when a connection has broken.
@@ -75,20 +75,18 @@ class Connection:
 
     @property
     def problem(self) -> str | None:
-        """The reason why the connections are not open, or None."""
         return None if self._commands else f"{self.address}: {self._trouble or 'the connection was closed'}"
 
     async def opened(self) -> None:
-        """Wait until the server can be reached."""
         while self._commands is None:
             await self._up.wait()
 
     def send(
         self, statements: Sequence[Statement], on_over: OnOver, pipeline: Pipeline | None = None
     ) -> None:
-        """Send statements, each a transaction, while the connections are open; for `on_over` see `Pipeline.send`.
+        """Send statements, each a transaction, while the connections are open; see `Pipeline.send`.
 
-        They go over the connection for commands, unless a `pipeline` is given.
+        `pipeline` is by default the connection for commands.
         """
         pipeline = pipeline or self._commands
         assert pipeline is not None
@@ -98,7 +96,6 @@ class Connection:
             self.drop(str(error))  # then it calls `on_over`
 
     async def subscribe(self, channel: str) -> None:
-        """Listen on a channel. Cancellation: it is listened on or not."""
         subscribed = self.channels[channel] = anyio.Event()
         if self.polling_reason:
             subscribed.set()
@@ -111,7 +108,6 @@ class Connection:
         await subscribed.wait()
 
     def forget(self, channel: str) -> None:
-        """Listen on a channel no longer."""
         known = self.channels.pop(channel, None) is not None
         if known and self._listening is not None and not self.polling_reason:
             self.send([Statement(f'UNLISTEN "{channel}"')], _nothing, self._listening)
@@ -119,8 +115,7 @@ class Connection:
     async def run(self, opened: Callable[[], None] | None) -> None:
         """Connect, and connect again whenever the connection breaks; `opened()` is called once it stands.
 
-        With `opened`, raises what the first attempt raises: `StoreUnavailable` or `EngineError`. If the connection then
-        breaks before it is ready, there are more attempts.
+        With `opened`, raises `StoreUnavailable` or `EngineError` of the first attempts.
         Cancellation: this is how it ends; the connections are closed.
         """
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
@@ -153,12 +148,10 @@ class Connection:
             await backoff.pause()
 
     def drop(self, reason: str) -> None:
-        """Close the connections, and make new ones."""
         self._trouble = reason
         self._dropped.set()
 
     async def _connect(self, pipelines: list[Pipeline], start: Callable[..., object]) -> None:
-        """Open both connections, and start their tasks."""
         name = f"tenure {token_hex(8)}"
         servers: list[int] = []
         try:
@@ -242,7 +235,6 @@ class Connection:
             self._on_notification(place, text)
 
     async def _watch(self, pipelines: Sequence[Pipeline]) -> None:
-        """Break the connections when they are dropped, or when the server does not answer for too long."""
         while True:
             with anyio.move_on_after(self._response_timeout / 2):
                 await self._dropped.wait()
@@ -263,7 +255,7 @@ class Connection:
 
 
 def _ignored(_channel: bytes, _payload: bytes) -> None:
-    """Ignore a notification: hints come on the other connection. Through a pooler some may belong to another client."""
+    """Ignore a notification: hints come on the other connection. Through a pooler it may belong to another client."""
 
 
 def _nothing(_: object) -> None:

@@ -31,7 +31,6 @@ _PUT = (
 def enlistment(
     schema: str, clock: Callable[[], float] | None, operation: e.Enlisted[e.A]
 ) -> e.Enlistment[e.A]:
-    """The statement that applies an operation on any connection to the database."""
     call, values = _CALLS[type(operation)](e.clamp_durations(operation))
     now = None if clock is None else round(clock() * 1e6)
     return cast(

@@ -28,7 +28,6 @@ _WRONG_OPTION = re.compile(r"^invalid (\w+ value|port number|integer value)")
 
 
 def error_of(place: object, state: str, message: str) -> EngineError | StoreUnavailable:
-    """The error for a refused statement."""
     if state == _READ_ONLY:
         return StoreUnavailable(f"{place}: the server is read-only: {message}")
     if state.startswith(_PASSING):
@@ -39,7 +38,6 @@ def error_of(place: object, state: str, message: str) -> EngineError | StoreUnav
 
 
 def connection_error(place: object, message: str) -> EngineError | StoreUnavailable:
-    """The error for a failure to connect, with libpq's message."""
     text = " ".join(message.split())
     if _WRONG_OPTION.search(text) or (_FATAL.search(text) and not _LATER.search(text)):
         return EngineError(f"{place}: {text}")
@@ -47,5 +45,4 @@ def connection_error(place: object, message: str) -> EngineError | StoreUnavaila
 
 
 def is_read_only(state: str) -> bool:
-    """True if the server is read-only, so that another server has to be found."""
     return state == _READ_ONLY

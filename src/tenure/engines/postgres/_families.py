@@ -1,4 +1,4 @@
-"""The codecs of the children and the entries of tasks, and an entry of a row."""
+"""The codecs of children and entries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ def _set_entry(op: e.SetEntry) -> tuple[Argument, ...]:
 
 
 def entry(row: Row) -> e.Entry:
-    """The entry that a row says."""
     (child, swept, ended), (called, kind, state, value, queue) = row.n, row.b
     return e.Entry(text(called), text(kind), text(state), value, text(queue), child, bool(swept), ended)  # pyright: ignore[reportArgumentType]
 

@@ -46,10 +46,9 @@ async def ask(address: Address, pipeline: Pipeline, statement: Statement) -> lis
 
 
 async def handshake(address: Address, pipeline: Pipeline, settings: Mapping[str, str]) -> int:
-    """Check the server, find out whether a pooler is in between, and make the settings. Returns the server's process.
+    """Check the server, find out whether a pooler is in between, and make the settings. Return the server's process.
 
-    Raises `EngineError` for a server that will not do, `StoreUnavailable` for a server that cannot be written to,
-    `OSError`.
+    Raises `EngineError` for an unsuitable server, `StoreUnavailable` for a server that cannot be written to, `OSError`.
     Cancellation: close the connection.
     """
     if pipeline.server_version < OLDEST * 10000:
@@ -76,7 +75,6 @@ async def handshake(address: Address, pipeline: Pipeline, settings: Mapping[str,
 
 
 def beginning(schema: str, name: str, settings: Mapping[str, str]) -> Statement:
-    """The statement that begins each transaction through a pooler."""
     values = name.encode(), Texts(settings), Texts(settings.values())
     return Statement.of(f"SELECT {schema}.of_link($1, $2, $3)", *values)
 

@@ -1,4 +1,4 @@
-"""The health of the server, of a row of the function `health`."""
+"""The health of the server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ _FULL = 0.9
 
 
 def health(row: Row) -> e.Health:
-    """The health that a row says."""
     who, *names = map(text, row.b)
     settings = dict(zip(names[::2], names[1::2], strict=True))
     now, version, size, dead, space, connections, most, age, seconds = row.n
@@ -43,7 +42,6 @@ def health(row: Row) -> e.Health:
 
 
 def _snapshot(who: str, age: int, seconds: int) -> tuple[str, bool]:
-    """The owner of a snapshot with its age, and whether the snapshot is old."""
     if seconds < 0:
         return f"{who}, for {age:,} transactions", age > _MANY_TRANSACTIONS
     return f"{who}, for {seconds:,} s", seconds > _LONG

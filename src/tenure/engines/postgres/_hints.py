@@ -14,15 +14,14 @@ _NOTICES = {notice.value for notice in e.Notice}
 
 
 def channel(schema: str, process: str) -> str:
-    """The channel of the hints for a process."""
     return f"{schema}.{md5(name(process), usedforsecurity=False).hexdigest()}"
 
 
 def hint(process: str, payload: str) -> e.Hint:
     """The hint in a notification.
 
-    Its parts, with blanks between them: a word, the key, the name, the numbers of an answer, its names and bytes, and a
-    number that is not used. Names and bytes are in base64.
+    Its parts, with blanks between them: a word, the key, the name, the numbers of an answer, its names and bytes, and
+    an unused number. Names and bytes are in base64.
     """
     word, key, name, *parts, _ = payload.split(" ")
     if word in _NOTICES:

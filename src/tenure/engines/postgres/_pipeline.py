@@ -1,7 +1,7 @@
 """A pipelined connection to a PostgreSQL server: psycopg's wrapper of libpq, with anyio to wait for its socket.
 
-Only `psycopg.pq` is used, whose calls neither block nor know an event loop. A Sync follows each statement, so that it
-is a transaction of its own: a statement that fails fails alone.
+Only `psycopg.pq` is used, whose calls neither block nor know an event loop. A Sync follows each statement, so that each
+is a transaction of its own and fails alone.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
 
 
 class Statement(NamedTuple):
-    """A statement, and the values of $1, $2, ..., packed."""
-
     sql: str
     types: tuple[int, ...] = ()
     values: tuple[bytes | None, ...] = ()
@@ -45,8 +43,6 @@ OnOver = Callable[["list[Result] | OSError"], object]
 
 
 class Batch:
-    """Statements that were sent together, and what came back so far. `on_over` gets the results, or the error."""
-
     __slots__ = ("count", "on_over", "results", "sent")
 
     def __init__(self, count: int, on_over: OnOver) -> None:
@@ -57,12 +53,11 @@ class Batch:
 
 
 class Pipeline:
-    """An open connection. `run` reads and writes; `on_notification(channel, payload)` is called for notifications."""
-
     def __init__(self, connection: pq.abc.PGconn, on_notification: Callable[[bytes, bytes], None]) -> None:
         self.before: Statement | None = Statement("SELECT")
-        """Precedes each statement in its transaction, since a pooler may use another server connection for each.
-        None: the server connection is ours alone, and keeps settings and prepared statements."""
+        """Precedes each statement in its transaction, since a pooler may use another server connection for each. None:
+        the server connection is ours alone, and keeps settings and prepared statements.
+        """
         self._connection = connection
         self._on_notification = on_notification
         self._names: dict[tuple[str, tuple[int, ...]], bytes] = {}
@@ -75,7 +70,6 @@ class Pipeline:
 
     @property
     def server_version(self) -> int:
-        """In libpq's form: 150004 is 15.4."""
         return self._connection.server_version
 
     @property
@@ -84,19 +78,17 @@ class Pipeline:
         return self._connection.backend_pid
 
     def parameter(self, name: str) -> str:
-        """A parameter that the server reports; empty if it does not."""
         return (self._connection.parameter_status(name.encode()) or b"").decode()
 
     @property
     def oldest(self) -> float | None:
-        """The time at which the oldest statement without a result was sent, or None."""
         return self._pending[0].sent if self._pending else None
 
     def send(self, statements: Sequence[Statement], on_over: OnOver) -> None:
         """Send statements, in this order and behind all that were sent before. Raises `OSError`.
 
-        `on_over` is called once: with the result of each statement, or when the pipeline is closed before the last of
-        them has come, with the error. It runs outside any task, and must not raise.
+        `on_over` is called once: with the results of all statements, or with the error if the pipeline is closed
+        before. It runs outside any task, and must not raise.
         """
         try:
             for statement in statements:
@@ -162,7 +154,7 @@ class Pipeline:
                 raise OSError(_first_line(error)) from error
 
     def close(self, reason: str) -> None:
-        """Close the connection without waiting; callers that wait for a result get an `OSError` with the reason."""
+        """Close the connection without waiting; waiting callers get an `OSError` with the reason."""
         pending, self._pending = self._pending, deque()
         for batch in pending:
             batch.on_over(OSError(reason))
@@ -237,17 +229,14 @@ async def connect(conninfo: str, on_notification: Callable[[bytes, bytes], None]
 
 
 def state_of(result: Result) -> str:
-    """The SQLSTATE of a refusal."""
     return (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
 
 
 def message_of(result: Result) -> str:
-    """The message of the server, in one line."""
     return _first_line(result.get_error_message())
 
 
 def rows(result: Result) -> list[Any]:
-    """The raw fields of all rows."""
     return [
         [result.get_value(row, column) for column in range(result.nfields)] for row in range(result.ntuples)
     ]

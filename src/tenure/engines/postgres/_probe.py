@@ -14,21 +14,19 @@ _LONGEST = 1.0
 
 
 class Probe:
-    """Sends a notification to itself."""
-
     def __init__(self) -> None:
         self._name = ""
         self._came = anyio.Event()
 
     def on_notification(self, channel: str, payload: str) -> bool:
-        """Take a notification. Returns whether it was one of a probe's."""
         if channel == _CHANNEL and payload == self._name:
             self._came.set()
         return channel == _CHANNEL
 
     async def comes_back(self, address: Address, name: str, commands: Pipeline, listening: Pipeline) -> bool:
-        """True if a notification that is sent on one connection arrives on the other. Raises what `ask` raises.
+        """True if a notification that is sent on one connection arrives on the other.
 
+        Raises what `ask` raises.
         Cancellation: close the connections.
         """
         self._name, self._came = name, anyio.Event()

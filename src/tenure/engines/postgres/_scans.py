@@ -1,7 +1,7 @@
 """Scans: the arguments of the function `scan`, and the pages of the rows that it returns.
 
-A row ends with its place in the index: some numbers, and in some indexes a name. The place of the last row of a page is
-where the next page begins; of entries, it is the name as it is.
+A row ends with its place in the index: some numbers, and in some indexes a name. The next page begins there; in the
+index of entries, this is the plain name.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ _PLACES: dict[str, tuple[int, int]] = {
     "groups": (1, 1),
     "waiting": (3, 1),
 }
-"""Of how many numbers and names a place is made; of none, where an index has one row."""
+"""The numbers and names of which a place consists; none where an index has one row."""
 
 
 def scan(op: e.Scan[Any]) -> tuple[Value, ...]:
-    """The arguments of the function. Raises `EngineError`."""
     after = f":{name(op.after).hex()}" if op.after and op.index.row is e.Entry else op.after
     numbers, _, behind = after.partition(":")
     try:
@@ -43,7 +42,6 @@ def scan(op: e.Scan[Any]) -> tuple[Value, ...]:
 
 
 def page(rows: Sequence[Row]) -> e.Page[Any]:
-    """The page that the function returned."""
     (_, (limit,), (of,)), others, *listed = rows
     index = e.INDEXES[text(of)]
     numbers, names = _PLACES.get(index.name, (0, 0))

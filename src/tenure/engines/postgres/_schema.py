@@ -41,7 +41,6 @@ def check_name(schema: str) -> str:
 
 
 def in_schema(schema: str, sql: str) -> str:
-    """SQL that is written for the schema `tenure`, for another one."""
     return sql if schema == "tenure" else re.sub(r"\btenure\.", f"{schema}.", sql)
 
 
@@ -53,17 +52,14 @@ def _parts(*names: str) -> str:
 
 
 def existence(schema: str) -> Statement:
-    """Asks whether there is a schema of ours."""
     return Statement.of("SELECT to_regclass($1) IS NOT NULL", f"{schema}.meta")
 
 
 def version(schema: str) -> Statement:
-    """Asks for the version of the schema."""
     return Statement(f"SELECT version FROM {schema}.meta")  # noqa: S608 - a plain name
 
 
 def creation(schema: str) -> Statement:
-    """Makes the schema, or brings it up to date, unless another process has done so meanwhile; in one transaction."""
     tables = in_schema(schema, _parts("schema")) + f"\nINSERT INTO {schema}.meta (version) VALUES (0);"
     steps = "\n".join(
         f"IF former > 0 AND former < {number} THEN"
@@ -89,7 +85,7 @@ def creation(schema: str) -> Statement:
 
 
 def check(place: object, schema: str, found: int) -> None:
-    """Refuse what a newer release has made. Raises `EngineError`."""
+    """Refuse a schema of a newer release. Raises `EngineError`."""
     if found > VERSION:
         raise EngineError(
             f"{place}: the schema {schema} has version {found}, this release knows {VERSION}; "

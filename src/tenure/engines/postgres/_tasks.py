@@ -45,7 +45,6 @@ def _put(op: e.Put) -> tuple[Argument, ...]:
 
 
 def new_tasks(tasks: Sequence[e.NewTask]) -> Columns:
-    """Tasks to be put, as one argument."""
     keyed = any(task.key is not None for task in tasks)
     late = any(task.deadline is not None for task in tasks)
     return Columns(
@@ -65,12 +64,10 @@ def new_tasks(tasks: Sequence[e.NewTask]) -> Columns:
 
 
 def _does_more(task: e.NewTask) -> bool:
-    """True if the task has a key that does more than to refuse a duplicate."""
     return task.key is not None and (task.on_duplicate, task.key_ttl, task.max_wait) != ("refuse", None, None)
 
 
 def about_key(task: e.NewTask) -> str:
-    """The effect of a task's key: the word, the ttl and the longest wait, -1 for none."""
     return f"{task.on_duplicate} {_at_least_none(task.key_ttl)} {_at_least_none(task.max_wait)}"
 
 

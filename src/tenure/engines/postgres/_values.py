@@ -1,4 +1,4 @@
-"""Values as functions take and return them, in PostgreSQL's binary format: names, durations, metadata, arrays."""
+"""Values in PostgreSQL's binary format: names, durations, metadata, arrays."""
 
 from __future__ import annotations
 
@@ -21,25 +21,19 @@ _size = struct.Struct("!i")
 _EIGHT = _size.pack(8)
 
 
-class Ints(list[int]):
-    """An array of numbers: also when it is empty."""
+class Ints(list[int]): ...
 
 
-class Texts(list[str]):
-    """An array of texts."""
+class Texts(list[str]): ...
 
 
-class Floats(list[float]):
-    """An array of floats."""
+class Floats(list[float]): ...
 
 
-class Blobs(list["bytes | None"]):
-    """An array of bytes: also when it is empty."""
+class Blobs(list["bytes | None"]): ...
 
 
 class Columns(NamedTuple):
-    """Arrays that belong together: one argument, of a composite type of the schema."""
-
     kind: str
     arrays: tuple[Value, ...]
 
@@ -51,9 +45,6 @@ Argument = Value | Columns
 
 
 def packed(value: object) -> tuple[int, Any]:
-    """The type as which a value travels, and the value in the binary format. Raises `struct.error` for a number beyond
-    64 bits.
-    """
     kind, pack = _FORMATS.get(type(value)) or _format_of(type(value))
     return kind, value if pack is None else pack(value)
 
@@ -99,14 +90,13 @@ _FORMATS: dict[type, _Format] = {
     Texts: (1009, lambda items: _array(_TEXT, [text.encode() for text in items])),
     Blobs: (1001, partial(_array, _BYTES)),
 }
-"""The format of values, by their classes: the number of the type on the server, and the function that makes bytes.
+"""The number of the type on the server, by class of a value, and the function that makes bytes.
 
 The function is None for a value that is bytes already, or NULL.
 """
 
 
 def numbers(raw: bytes | None) -> list[int]:
-    """A bigint[]; NULL is empty."""
     if raw is None or len(raw) < 20:
         return []
     # each has four bytes of length before it, which are always 8
@@ -114,7 +104,6 @@ def numbers(raw: bytes | None) -> list[int]:
 
 
 def blobs(raw: bytes | None) -> list[bytes | None]:
-    """A bytea[]; NULL is empty."""
     items: list[bytes | None] = []
     at = 20
     while raw is not None and at < len(raw):
@@ -126,12 +115,10 @@ def blobs(raw: bytes | None) -> list[bytes | None]:
 
 
 def name(text: str) -> bytes:
-    """A name, as it is stored: PostgreSQL's texts have no NUL."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def text(raw: bytes) -> str:
-    """A name again."""
     return raw.decode("utf-8", "surrogatepass")
 
 
@@ -160,7 +147,6 @@ def fields(metadata: e.Metadata) -> Blobs:
 
 
 def metadata(raw: Iterable[bytes]) -> e.Metadata:
-    """The fields again."""
     return tuple(
         (text(field[4:end]), field[end:]) for field in raw for end in [4 + int.from_bytes(field[:4], "big")]
     )

@@ -1,4 +1,4 @@
-"""The version of the schema, and the steps that bring an older schema up to date."""
+"""The version of the schema, and the steps from older versions."""
 
 STEPS: dict[int, str] = {}
 """By version, the SQL that changes the tables, types and sequences of the version before.

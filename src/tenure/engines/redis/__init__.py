@@ -25,11 +25,11 @@ class RedisEngine(RemoteRedis):
     """Keeps everything on a Redis or Valkey server, version 6.2 or later; many machines may share it.
 
     `url` is `redis://[user:password@]host[:port][/database]`, `rediss://` for TLS (`tls` is a context of your own) or
-    `unix:///path/to/socket[?db=n]`; `redis+sentinel://[user:password@]host[:port],.../service[/database]` is whatever
-    server those Sentinels call the primary, asked anew for each connection (`rediss+sentinel://` over TLS). A server
-    that does not answer for `response_timeout` seconds counts as gone, and the connection is made anew. With `replicas`
-    (also `?replicas=n` in the URL) nothing counts as done before so many replicas have acknowledged it. `clock`
-    (seconds) replaces the server's time in tests.
+    `unix:///path/to/socket[?db=n]`. `redis+sentinel://[user:password@]host[:port],.../service[/database]` (over TLS:
+    `rediss+sentinel://`) names Sentinels, which are asked for the primary at each connection. A server that does not
+    answer for `response_timeout` seconds counts as gone, and the connection is made anew. With `replicas` (also
+    `?replicas=n` in the URL) nothing counts as done before as many replicas have acknowledged it. `clock` (seconds)
+    replaces the server's time in tests.
     """
 
     def __init__(

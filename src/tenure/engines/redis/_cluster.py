@@ -18,12 +18,10 @@ from ._shards import SHARDS, prefix_of, tags
 class RedisClusterEngine(RemoteRedis):
     """Keeps everything on a Redis or Valkey cluster, version 6.2 or later; many machines may share it.
 
-    `url` is `redis+cluster://[user:password@]host[:port],...` with some of the nodes (`rediss+cluster://` over TLS,
-    `tls` is a context of your own); the others are found through them. A node that does not answer for
-    `response_timeout` seconds counts as gone. With `replicas` (also `?replicas=n` in the URL) nothing counts as done
-    before so many replicas of the node have acknowledged it. All objects lie in `shards` parts (16; also `?shards=n`),
-    each of which lives on one node and is away with it; all processes need the same number, which the cluster keeps.
-    `clock` (seconds) replaces the servers' time in tests.
+    `url` is `redis+cluster://[user:password@]host[:port],...` with some of the nodes (`rediss+cluster://` over TLS),
+    which name the others. All objects lie in `shards` parts (16; also `?shards=n`), each of which lives on one node and
+    is away with it. All processes need the same number, which the cluster keeps. `RedisEngine` describes the other
+    arguments.
     """
 
     def __init__(

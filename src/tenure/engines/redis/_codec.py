@@ -1,8 +1,8 @@
 """Operations become arguments of scripts, and return values of scripts become answers.
 
 Both follow from the fields of the engine's dataclasses. A script gets the fields of an operation in their order, but
-`key` first and what has no fixed length last. It returns a lone word for a `Reply`, or a list of a word and the fields
-of the answer that `_ANSWERS` has for it. A duration is an integer of microseconds in both directions.
+`key` first and the field without a fixed length last. It returns a lone word for a `Reply`, or a list of a word and the
+fields of the answer that `_ANSWERS` has for it. A duration is an integer of microseconds in both directions.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _ANSWERS: dict[str, type] = {
 class RedisCodec(Generic[e.A]):
     """Executes operations of one type: the name of the script, its arguments, and its answer.
 
-    `arguments` raises for a duration that is not a number. A reply begins with one of `words`. Another word shows that
-    the reply belongs to another command.
+    `arguments` raises for a duration that is not a number. A reply that begins with none of `words` belongs to another
+    command.
     """
 
     script: str
@@ -89,7 +89,7 @@ def codec(
 def answered(its: RedisCodec[e.A], raw: Any) -> e.A | e.Reply | EngineError | StoreUnavailable:
     """The answer that a script returned; an `EngineError` if it is none.
 
-    It is `StoreUnavailable` if the reply belongs to another command: then so do all replies behind it.
+    It is `StoreUnavailable` if the reply belongs to another command: all replies behind it then do, too.
     """
     try:
         word = raw if isinstance(raw, bytes) else raw[0]
@@ -105,7 +105,6 @@ def answered(its: RedisCodec[e.A], raw: Any) -> e.A | e.Reply | EngineError | St
 
 
 def text(raw: bytes) -> str:
-    """A name."""
     return raw.decode("utf-8", "surrogateescape")
 
 
@@ -153,7 +152,6 @@ def _encode(operation: type, words: tuple[str, ...], it: Any) -> Iterable[Argume
 
 @cache
 def _plan(operation: type) -> tuple[Read, list[tuple[int, Convert]], Convert | None]:
-    """The functions that read the fields, in order, that convert some of them, and that flatten the last field."""
     hints = get_type_hints(operation, localns={"Literal": Literal})
     fixed = sorted(
         (name for name in hints if _item_type(hints[name]) is None), key=lambda name: name != "key"
@@ -173,7 +171,6 @@ def _fields_of(names: list[str], it: Any) -> tuple[Any, ...]:
 
 
 def _argument(hint: Any) -> Convert:
-    """The function that makes an argument of a field, or several arguments of a field that has no fixed length."""
     if (known := _without_none(hint)) is not hint:
         convert, item = _argument(known), _item_type(known)
         if item is not None:
@@ -212,7 +209,6 @@ def _answer(raw: Any) -> Any:
 
 @cache
 def _fields(made: type) -> Convert:
-    """The function that makes an object of its fields; the last may be missing where they have a default."""
     # the classes say that they are of the package, which does not import this
     hints = get_type_hints(made, localns={"Literal": Literal})
     decoders = [decoder(hint, made) for hint in hints.values()]
@@ -222,7 +218,6 @@ def _fields(made: type) -> Convert:
 
 
 def decoder(hint: Any, owner: type) -> Convert:
-    """The function that makes the value of a field, or a row, of this type, from the value that a script returned."""
     if (known := _without_none(hint)) is not hint:
         decode = decoder(known, owner)
         return lambda raw: None if raw is None else decode(raw)
@@ -256,6 +251,5 @@ def _without_none(hint: Any) -> Any:
 
 
 def _item_type(hint: Any) -> Any:
-    """The type of the items of `tuple[T, ...]`; None for other types."""
     arguments = get_args(_without_none(hint))
     return arguments[0] if len(arguments) == 2 and arguments[1] is Ellipsis else None

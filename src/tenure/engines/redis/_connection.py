@@ -27,12 +27,10 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 2.0
 """Seconds between attempts to connect: twice as long each time, less up to a half by chance."""
 
 ENOUGH = 8
-"""While fewer commands are under way each is sent at once; then as many leave together, or what a turn has brought."""
+"""Below this number of commands under way each is sent at once; above, this number leave together, or all of a turn."""
 
 
 class _Batch:
-    """Commands that were sent together, the replies so far, and the caller that waits for them."""
-
     __slots__ = ("count", "error", "parked", "replies")
 
     def __init__(self, count: int) -> None:
@@ -42,7 +40,6 @@ class _Batch:
         self.parked = park()
 
     def take(self, reply: Any) -> None:
-        """The next reply; the caller runs when it is the last, or when there will be no more."""
         self.replies.append(reply)
         if isinstance(reply, StoreUnavailable):
             self.error = self.error or type(reply)(*reply.args)
@@ -51,13 +48,13 @@ class _Batch:
 
 
 class Connection:
-    """Commands go out in the order in which they came, and a caller that is cancelled leaves that order as it is.
+    """Sends commands in the order in which they came; a caller that is cancelled does not change that order.
 
-    With `replicas`, the replies to commands that were sent together and with marks (see `mark`) are delivered once so
-    many replicas have acknowledged all that the server has done by then; after half of the response timeout each is a
-    `StoreUnavailable`, unless it is an error.
-    `on_message(channel, message)` is called for each message, with None when the server ends the subscription,
-    `lost()` when the connection has broken, and `reconnected()` when messages may have been lost.
+    With `replicas`, replies to commands that were sent together, with marks (see `mark`), are delivered once that many
+    replicas have acknowledged all that the server has done. After half of the response timeout, each is a
+    `StoreUnavailable`, unless it is an error. `on_message(channel, message)` is called for each message, with None when
+    the server ends the subscription, `lost()` when the connection has broken, and `reconnected()` when messages may
+    have been lost.
     """
 
     def __init__(
@@ -96,25 +93,23 @@ class Connection:
         """The socket, where a command may be sent at once; None where the connection is encrypted, or not up."""
         self._up = anyio.Event()
         self.up = False
-        """True while the connection is up: each operation reads this, so it is no question to the event."""
+        """True while the connection is up; an attribute, since each operation reads it."""
         self._trouble = ""
         self._dropped = anyio.Event()
 
     @property
     def problem(self) -> str | None:
-        """The reason why the connection is not up, or None."""
         return None if self.up else f"{self.address}: {self._trouble or 'the connection was closed'}"
 
     @property
     def version(self) -> tuple[int, ...]:
-        """The version of the server that was connected to last, major and minor."""
         return version_of(self._greeting.version) if self._greeting else ()
 
     async def execute(self, commands: Sequence[bytes], *, mark: bytes = b"") -> list[Any]:
         """Send packed commands, in one piece, once the server can be reached; return the reply to each.
 
         Without a mark they do not wait for the replicas.
-        Raises `StoreUnavailable` when the connection broke before the last of them was answered, or was closed.
+        Raises `StoreUnavailable` when the connection broke before the last reply, or was closed.
         Cancellation: they may or may not be executed.
         """
         while not (self._up.is_set() or self._closed):
@@ -140,19 +135,17 @@ class Connection:
             raise refusal(self.address, reply)
 
     def send_oneway(self, packed: bytes) -> None:
-        """Send a command that is answered by pushes only, if the connection is up."""
         if self.up:
             self.send(packed)
 
     def unsubscribe(self, channel: str) -> None:
-        """Unsubscribe from a channel."""
         self.channels.discard(channel)
         self.send_oneway(pack([("UNSUBSCRIBE", channel)]))
 
     async def run(self, opened: Callable[[], None] | None) -> None:
         """Connect, and connect again whenever the connection breaks; `opened()` is called once it is up.
 
-        With `opened`, raises what the first attempt raises: `StoreUnavailable` or `EngineError`.
+        With `opened`, raises `StoreUnavailable` or `EngineError` of the first attempt.
         Cancellation: this is how it ends; the connection is closed.
         """
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
@@ -186,7 +179,6 @@ class Connection:
             self._lost()
 
     def drop(self, reason: str) -> None:
-        """Close the connection, and make another one."""
         self._trouble = reason
         self._dropped.set()
 
@@ -280,7 +272,6 @@ class Connection:
             self._writing = False
 
     async def _watch(self) -> None:
-        """Break the connection when it is dropped, leads elsewhere, or the server does not answer for too long."""
         seen, looks = -1, 0
         while True:
             with anyio.move_on_after(self._response_timeout / 2):
@@ -307,9 +298,9 @@ class Connection:
     def send(self, packed: bytes, *on_replies: Callable[[Any], object], mark: bytes = b"") -> None:
         """Send packed commands, if the connection is up; each of `on_replies` is called with the reply to one of them.
 
-        If the connection breaks before, it is called with a `StoreUnavailable`, at which it must not raise. At a reply
-        that belongs to another command it raises `BrokenResourceError`, which breaks the connection. Without a `mark`
-        the commands do not wait for the replicas.
+        If the connection breaks before, the argument is a `StoreUnavailable`, at which the function must not raise. For
+        a reply that belongs to another command it raises `BrokenResourceError`, which breaks the connection. Without a
+        `mark` the commands do not wait for the replicas.
         """
         few = len(self._pending) < ENOUGH
         if self._replicas and mark:
@@ -332,7 +323,6 @@ class Connection:
             self._idle_writer = None
 
     def _take_out(self) -> bytes:
-        """The bytes to send now, and behind them the question whether the replicas have them."""
         out, self._out = self._out, []
         if self._marks:
             # the server refuses the mark of a shard that moves, as it refuses the shard's operations

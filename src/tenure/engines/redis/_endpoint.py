@@ -1,4 +1,4 @@
-"""The address of a server and the user that speaks to it, as a URL says."""
+"""The address of a server and its user, as a URL says."""
 
 from __future__ import annotations
 
@@ -21,36 +21,26 @@ _LOGIN = re.compile(r"[a-zA-Z+]+://([^@/?#]*@)?[^@]*")
 
 
 class Endpoint(Protocol):
-    """A server, known by its address or in another way; `str()` is for messages, without the password."""
+    @property
+    def user(self) -> str: ...
 
     @property
-    def user(self) -> str:
-        """As whom to log in; empty for the default user."""
-        ...
+    def password(self) -> str: ...
 
     @property
-    def password(self) -> str:
-        """Empty if none is needed."""
-        ...
-
-    @property
-    def database(self) -> int:
-        """Its number."""
-        ...
+    def database(self) -> int: ...
 
     async def connect(self) -> ByteStream:
         """Open a connection. Raises `OSError`, `EngineError`. Cancellation: nothing is left open."""
         ...
 
     async def moved(self) -> bool:
-        """True if the last connection leads elsewhere by now. Cancellation: nothing is left open."""
+        """True if the last connection now leads elsewhere. Cancellation: nothing is left open."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of a server: a host and a port, or the path of a socket."""
-
     host: str
     port: int
     path: str = ""
@@ -61,12 +51,10 @@ class Address:
 
     @property
     def place(self) -> str:
-        """Host and port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
     def __str__(self) -> str:
-        """The URL, without the password."""
         user = f"{self.user}@" if self.user else ""
         if self.path:
             return f"unix://{user}{self.path}" + (f"?db={self.database}" if self.database else "")
@@ -74,11 +62,9 @@ class Address:
         return f"redis{'s' if self.tls else ''}://{user}{self.place}{database}"
 
     def at(self, host: str, port: int) -> Address:
-        """Another server, spoken to in the same way."""
         return replace(self, host=host, port=port)
 
     async def connect(self) -> ByteStream:
-        """Open a connection. Raises `OSError`. Cancellation: nothing is left open."""
         if self.path:
             return await anyio.connect_unix(self.path)
         host = (await e.addresses_of(self.host))[0] if e.only_known.get() else self.host
@@ -100,7 +86,6 @@ class Address:
         return stream
 
     async def moved(self) -> bool:
-        """An address stays where it is."""
         return False
 
 
@@ -144,14 +129,13 @@ def addresses(url: str, tls: ssl.SSLContext | None, port: int = 6379) -> tuple[l
 
 
 def database_number(url: str, text: str) -> int:
-    """The number of a database, 0 if nothing is said. Raises `ValueError`."""
     if text and not (text.isascii() and text.isdigit()):
         raise ValueError(f"{safe(url)!r}: a database is a number, not {text!r}")
     return int(text or 0)
 
 
 def check_login(url: str) -> None:
-    """Refuse a URL of which something behind the login may be a part of the password. Raises `ValueError`."""
+    """Refuse a URL in which a part of the password may stand behind the login. Raises `ValueError`."""
     if "@" in url and not _LOGIN.fullmatch(url):
         raise ValueError(
             f"{safe(url)!r}: a Redis URL has at most one @, behind the password; write / # ? @ in a password, and "
@@ -160,7 +144,7 @@ def check_login(url: str) -> None:
 
 
 def safe(url: str) -> str:
-    """The URL for a message: whatever stands before an @ may be a password."""
+    """The URL without anything before an @, which may be a password."""
     before, _, rest = url.rpartition("@")
     scheme = re.match(r"[a-zA-Z+]+://|", before)
     return (scheme[0] if scheme else "") + rest

@@ -1,4 +1,4 @@
-"""The shards that an operation needs, and the answer that is made of theirs."""
+"""Operations on several shards, and the merging of the answers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from ._shards import shard_of
 
 
 def fan_out(operation: e.Operation[Any], shards: int) -> Iterator[tuple[int, e.Operation[Any]]]:
-    """The shards to ask, each with its operation. Raises `EngineError` for a page that does not exist, and
-    for children in another shard.
+    """The shards to ask, each with its operation.
+
+    Raises `EngineError` for a page that does not exist, and for children in another shard.
     """
     match operation:
         case e.Scan(index=index, after=after) if not index.of:
@@ -35,7 +36,6 @@ def fan_out(operation: e.Operation[Any], shards: int) -> Iterator[tuple[int, e.O
 
 
 def merged(operation: e.Operation[Any], answers: list[Any], shards: int) -> Any:
-    """The answer that is made of the answers of all shards."""
     for answer in answers:
         if isinstance(answer, EngineError) or answer is e.Reply.MORE:
             return answer

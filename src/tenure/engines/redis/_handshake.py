@@ -43,8 +43,6 @@ _LONGEST_SHOWN = 100
 
 
 class Greeting(NamedTuple):
-    """The server's account of itself, and the number under which it knows the connection."""
-
     server: str
     number: int
     version: str
@@ -60,10 +58,9 @@ async def handshake(
 ) -> Greeting:
     """Get a connection ready; return what the server said of itself.
 
-    `former` is what was said on the connection before: what the server may still have to read from it must not come
-    behind later commands, so it is killed first. `probes` are beginnings of keys, with the number of shards
-    for that under which the layout is stored.
-    Raises `EngineError` for a server that will not do, `StoreUnavailable` for a server that may do later.
+    `former` is the greeting on the former connection, which is killed first: its unread commands must not come behind
+    later ones. `probes` are beginnings of keys, each with the number of shards under which the layout is stored.
+    Raises `EngineError` for an unsuitable server, `StoreUnavailable` for a server that may do later.
     Cancellation: the connection is then useless.
     """
     login = ("AUTH", address.user or "default", address.password) if address.password else ()
@@ -90,9 +87,6 @@ async def handshake(
 async def _probe(
     stream: ByteStream, reader: hiredis.Reader, address: Endpoint, probes: Mapping[str, str]
 ) -> None:
-    """Raise `EngineError` if the user may not use a command of the scripts, the server has no such command, or the keys
-    have another layout.
-    """
     sha = script("probe").sha
     commands = [("EVALSHA", sha, "1", prefix, shards) for prefix, shards in probes.items()]
     for reply, shards in zip(await exchange(stream, reader, commands), probes.values(), strict=True):
@@ -165,7 +159,8 @@ async def exchange(stream: ByteStream, reader: hiredis.Reader, commands: Sequenc
 async def asked(address: Endpoint, *commands: Command) -> list[Any]:
     """The replies to commands on a connection of their own, errors among them.
 
-    Raises `StoreUnavailable`, and `EngineError` for another kind of server. Cancellation: nothing is left open.
+    Raises `StoreUnavailable`, and `EngineError` for another kind of server.
+    Cancellation: nothing is left open.
     """
     try:
         stream = await address.connect()
@@ -189,35 +184,31 @@ def is_reply(received: Any) -> bool:
 
 
 UNEXPECTED = (TypeError, LookupError, ValueError, AttributeError)
-"""Errors that taking apart an answer of another shape raises."""
+"""The errors raised by taking apart an answer of another shape."""
 
 
 def unexpected_server(place: object, what: str, said: object) -> EngineError:
-    """The error that a server of another kind answers."""
     return EngineError(f"{place}: this is {what}: it says {shown(said)}")
 
 
 def shown(said: object) -> str:
-    """A server's reply, for a message."""
     text = repr(said)
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."
 
 
 def refused_by_tls(error: Exception) -> bool:
-    """True if a certificate or a protocol will not do, now or later; not if a connection broke."""
     return isinstance(error, ssl.SSLError) and not isinstance(
         error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)
     )
 
 
 def code_of(error: Exception) -> str:
-    """The word with which the server names an error; it quotes the error that ended a script."""
+    """The word with which the server names an error; an error that ended a script is quoted in the message."""
     quoted = re.search(r"@user_script: ?\d+: -?([A-Z]+) ", str(error))
     return quoted[1] if quoted else str(error).partition(" ")[0]
 
 
 def refusal(address: object, error: Exception, script: str | None = None) -> EngineError | StoreUnavailable:
-    """The exception for an error that the server replied, to a script of this name."""
     text, code = str(error), code_of(error)
     if code in TRANSIENT:
         return StoreUnavailable(f"{address}: {text}")
@@ -238,7 +229,6 @@ def refusal(address: object, error: Exception, script: str | None = None) -> Eng
 
 
 def version_of(text: str) -> tuple[int, ...]:
-    """The version as numbers, major and minor."""
     return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
 
 

@@ -14,7 +14,6 @@ _FULL = 0.9
 
 
 def health(raw: Sequence[Any]) -> e.Health:
-    """The health in the row that `survey.lua` returns."""
     now, lines, unreadable = raw
     info = dict(line.split(":", 1) for line in text(lines).splitlines() if ":" in line)
     return e.Health(

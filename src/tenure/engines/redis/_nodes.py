@@ -1,4 +1,4 @@
-"""The nodes of a cluster: a connection to each, which shard is where, and the subscriptions."""
+"""The nodes of a cluster: their connections, their shards, and the subscriptions."""
 
 from __future__ import annotations
 
@@ -37,13 +37,10 @@ _REDIRECTED = ("MOVED", "ASK", "NOSCRIPT", *TRANSIENT)
 
 
 class _Node:
-    """A node: its endpoint, and the connection to it."""
-
     def __init__(self, where: Address, nodes: Nodes, response_timeout: float, replicas: int) -> None:
         self.where = where
         self.user, self.password, self.database = where.user, where.password, 0
         self.channels: set[str] = set()
-        """The channels to which this connection is subscribed."""
         self.scope = CancelScope()
         self.connection = Connection(
             self,
@@ -60,22 +57,16 @@ class _Node:
         return str(self.where)
 
     async def connect(self) -> ByteStream:
-        """Open a connection. Raises `OSError`. Cancellation: nothing is left open."""
         # it may have been replaced
         self._nodes.recheck()
         return await self.where.connect()
 
     async def moved(self) -> bool:
-        """A node stays where it is."""
         return False
 
 
 class Nodes:
-    """Carries commands to the nodes that have the shards, wherever these move.
-
-    `on_message(process, message)` is called for each message, `missed()` when messages may have been lost, and `lost()`
-    when a connection has broken.
-    """
+    """Carries commands to the nodes that have the shards, wherever these move; the functions are as of `Server`."""
 
     def __init__(
         self,
@@ -98,7 +89,7 @@ class Nodes:
         self._link_options = (response_timeout, replicas)
         self._processes: list[str] = []
         self._channels: dict[str, str] = {}
-        """For which process a channel is."""
+        """The process of each channel."""
         self._group: TaskGroup | None = None
         self._nodes: dict[Address, _Node] = {}
         self._homes: dict[int, _Node] = {}
@@ -120,11 +111,6 @@ class Nodes:
     # commands
 
     async def execute(self, shard: int, commands: list[bytes], mark: bytes) -> list[Any]:
-        """Send packed commands to the node that has the shard, and a mark; return the reply to each.
-
-        Raises `StoreUnavailable` when the connection broke before the last of them was answered.
-        Cancellation: they may or may not be executed.
-        """
         replies: list[Any] = []
         asks: _Node | None = None
         pause = 0.0
@@ -146,7 +132,6 @@ class Nodes:
             pause = min(2 * pause + _FIRST_PAUSE, _LONGEST_PAUSE)
 
     def may_retry(self, error: hiredis.ReplyError) -> bool:
-        """True if the node did not execute the command, so that `execute` may send it again."""
         return code_of(error) in _REDIRECTED
 
     async def _home(self, shard: int) -> _Node:
@@ -156,7 +141,6 @@ class Nodes:
         return self._homes[shard]
 
     async def _redirected(self, shard: int, node: _Node, error: hiredis.ReplyError) -> _Node | None:
-        """Do what the error says; return the node to which to send just once."""
         match code_of(error):
             case "MOVED":
                 self._move({shard: target(node.where, str(error))})
@@ -173,7 +157,7 @@ class Nodes:
     async def run(self, started: Callable[[], None] | None) -> None:
         """Find the nodes and keep a connection to each; `started()` is called once they are up.
 
-        With `started`, raises what finding them raises: `StoreUnavailable` or `EngineError`.
+        With `started`, raises `StoreUnavailable` or `EngineError` if they are not found.
         Cancellation: this is how it ends; the connections are closed.
         """
         try:
@@ -199,7 +183,6 @@ class Nodes:
             self._drop_unused()
 
     def recheck(self) -> None:
-        """Ask the cluster where the shards are: they may have moved."""
         self._lost.set()
 
     async def _open(self, node: _Node, *, task_status: TaskStatus[None]) -> None:
@@ -246,7 +229,6 @@ class Nodes:
                 node.scope.cancel()
 
     async def _survey(self) -> None:
-        """Look where the shards are while one of them cannot be reached."""
         while True:
             await self._lost.wait()
             self._lost = anyio.Event()
@@ -257,7 +239,6 @@ class Nodes:
                 self.recheck()
 
     async def _where(self) -> dict[int, Address]:
-        """The addresses of the shards, from the first node that answers."""
         known = list({*self._nodes, *self._seeds})
         random.shuffle(known)
         problem: Exception = StoreUnavailable(f"{self}: no node answers")
@@ -284,12 +265,10 @@ class Nodes:
     # messages
 
     def listen(self, process: str) -> None:
-        """Subscribe to the messages for a process."""
         self._processes.append(process)
         self._missing.set()
 
     async def listening(self, _process: str) -> None:
-        """Wait until the channels are subscribed on all reachable nodes. Raises `EngineError` if the user may not."""
         await self._all_subscribed()
 
     async def _all_subscribed(self) -> None:
@@ -297,7 +276,6 @@ class Nodes:
             await self._subscribed.wait()
 
     def forget(self, process: str) -> None:
-        """Unsubscribe from the messages for a process."""
         self._processes.remove(process)
         for node in self._nodes.values():
             for channel in [channel for channel in node.channels if self._channels.get(channel) == process]:
@@ -308,13 +286,12 @@ class Nodes:
         self._channels = {channel: whose for channel, whose in self._channels.items() if whose != process}
 
     def connected(self, node: _Node) -> None:
-        """There is a new connection, without subscriptions."""
         self._renewed = True
         node.channels.clear()
         self._missing.set()
 
     def on_message(self, node: _Node, channel: str, message: bytes | None) -> None:
-        """A message came; None means that the channel's shard has moved away."""
+        """Take a message; None means that the channel's shard has moved away."""
         if message is None:
             node.channels.discard(channel)
             self._missing.set()
@@ -322,7 +299,6 @@ class Nodes:
             self._on_message(self._channels[channel], message)
 
     async def _listen(self) -> None:
-        """Subscribe wherever it is missing; messages may have been lost there."""
         while True:
             self._missing = anyio.Event()
             subscribed = [await self._subscribe(shard, *what) for shard, what in self._unsubscribed()]

@@ -10,7 +10,6 @@ from ._codec import Argument, microseconds
 
 
 def spend(op: e.Spend) -> list[Argument]:
-    """The arguments of `Spend`: the horizon, and of each request the longest wait and the cost in each limit."""
     arguments: list[Argument] = ["spend", op.key, op.session, op.n, *_limits(op.limits), _wait(op.horizon)]
     last, part = None, []
     for request in op.requests:
@@ -25,7 +24,6 @@ def _wait(seconds: float | None) -> Argument:
 
 
 def spent(raw: list[Any]) -> e.SpendResults:
-    """The answer to `Spend`."""
     held = raw[1] / 1e9
     return e.SpendResults(tuple([_spending(held, result) for result in raw[2:]]))
 
@@ -36,7 +34,6 @@ def _spending(held: float, raw: list[int]) -> e.Spending:
 
 
 def refund(op: e.Refund) -> list[Argument]:
-    """The arguments of `Refund`: of each request the booking and the amount in each limit."""
     arguments: list[Argument] = ["refund", op.key, op.session, op.n, *_limits(op.limits)]
     for request in op.requests:
         amounts = request.amounts or [""] * len(request.bookings)

@@ -1,4 +1,4 @@
-"""The part that one server and a cluster share: operations become scripts on shards, and replies become answers."""
+"""The part that one server and a cluster share: operations become scripts on shards."""
 
 from __future__ import annotations
 
@@ -25,11 +25,9 @@ from ._shards import shard_of
 
 
 class Topology(Protocol):
-    """The connections to the servers, and which of them leads to which shard."""
-
     @property
     def connections(self) -> Mapping[int, Connection]:
-        """The connection to the server that has a shard, up or not, for each shard of which that is known.
+        """The connection, up or not, to the server of each shard whose server is known.
 
         An attribute: it is read for each operation.
         """
@@ -38,9 +36,9 @@ class Topology(Protocol):
     async def execute(self, shard: int, commands: list[bytes], mark: bytes, /) -> list[Any]:
         """Send packed commands to the server that has the shard; return the reply to each, errors among them.
 
-        The connection sends the mark behind them if the replicas have to acknowledge them.
-
-        Waits while it cannot be reached. Raises `StoreUnavailable` when the connection breaks before the last reply.
+        Waits while the server cannot be reached. The mark goes behind the commands if the replicas have to acknowledge
+        them.
+        Raises `StoreUnavailable` when the connection breaks before the last reply.
         Cancellation: the commands may or may not be executed.
         """
         ...
@@ -49,26 +47,18 @@ class Topology(Protocol):
         """True if the server did not execute the command, so that `execute` may send it again."""
         ...
 
-    def listen(self, process: str, /) -> None:
-        """Subscribe every new connection to the channels of a process."""
-        ...
+    def listen(self, process: str, /) -> None: ...
 
     async def listening(self, process: str, /) -> None:
-        """Wait until the open connections are subscribed. Raises `EngineError` if the user may not subscribe."""
+        """Wait until the open connections are subscribed. Raises `EngineError` if the user may not."""
         ...
 
-    def forget(self, process: str, /) -> None:
-        """Unsubscribe from the channels of a process."""
-        ...
+    def forget(self, process: str, /) -> None: ...
 
-    async def run(self, started: Callable[[], None] | None, /) -> None:
-        """Keep the connections until cancelled; see `Connection.run`."""
-        ...
+    async def run(self, started: Callable[[], None] | None, /) -> None: ...
 
 
 class _Step(NamedTuple):
-    """The question to one shard; `answers` belongs to the operation of which it is a part."""
-
     operation: e.Operation[Any]
     packed: bytes
     answers: list[Any]
@@ -77,7 +67,7 @@ class _Step(NamedTuple):
 class RemoteRedis(e.Remote):
     """Redis over the network; with `replicas`, hints carry no answers.
 
-    `keys` has, for each shard, how many keys a script declares, and which; the first one is the prefix of all keys.
+    `keys` has, for each shard, the number of keys that a script declares, and the keys; the first is the prefix of all.
     """
 
     families = True
@@ -108,19 +98,17 @@ class RemoteRedis(e.Remote):
 
     @property
     def unreachable(self) -> StoreUnavailable | None:
-        """The reason why one of the servers cannot be reached, or None."""
         problems = (connection.problem for connection in self._topology.connections.values())
         return next((StoreUnavailable(problem) for problem in problems if problem), None)
 
     def shard(self, name: str) -> int:
-        """The shard of an object or a session."""
         return shard_of(name, self.shards)
 
     def submit(self, operation: e.Operation[Any], on_answer: Callable[[Any], object], /) -> None:
         """Send an operation at once, by one script; see `tenure.engine.Engine`.
 
-        While its server cannot be reached, or has refused one, it goes with the next batch of its shard, which waits
-        for the server; so does an operation that concerns all shards or cannot be encoded.
+        An operation goes with the next batch of its shard, which waits for the server, in three cases: its server
+        cannot be reached or has refused an operation; it concerns all shards; it cannot be encoded.
         """
         shard, key = 0, operation.key
         if self.shards > 1:
@@ -216,7 +204,6 @@ class RemoteRedis(e.Remote):
         on_answer(reply)
 
     def _packed(self, shard: int, operation: e.Operation[Any]) -> bytes:
-        """An operation as a command. Raises `EngineError` if it cannot be encoded."""
         codec = CODECS[type(operation)]
         try:
             arguments = tuple(codec.arguments(operation))
@@ -231,11 +218,10 @@ class RemoteRedis(e.Remote):
         return b"*%d\r\n%b%b" % (count + len(arguments), head, packed)
 
     def _sweep(self, shard: int) -> bytes:
-        """The command that clears up for a step."""
         return b"*%d\r\n%b" % self._head(shard, "sweep")
 
     def _head(self, shard: int, name: str) -> tuple[int, bytes]:
-        """The beginning of a script's command, packed, and how many arguments it has: packing is most of the work."""
+        """The packed beginning of a script's command, and its number of arguments: packing is most of the work."""
         now = b"" if self._clock is None else f"{round(self._clock() * 1e6):016}"
         arguments = (b"EVALSHA", script(name).sha, *self._keys[shard], now, e.CAP)
         _, _, packed = pack_one(arguments).partition(b"\n")

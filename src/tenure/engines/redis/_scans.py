@@ -1,4 +1,4 @@
-"""Scans: the arguments of `scan.lua`, and the pages of what it returns."""
+"""Scans: the arguments of `scan.lua`, and the pages that it returns."""
 
 from __future__ import annotations
 
@@ -14,16 +14,13 @@ from ._codec import Argument, decoder, text
 from ._health import health
 
 PAGES = " ".join(e.INDEXES)
-"""The words with which the replies begin."""
 
 
 def scan(op: e.Scan[Any]) -> tuple[Argument, ...]:
-    """The arguments of the operation."""
     return op.index.name, op.key, op.after, op.limit, op.only, op.watch
 
 
 def page(raw: list[Any]) -> e.Page[Any]:
-    """The page that the script returned."""
     name, rows, last, *others = raw
     make, row, decoders = _codec(name.decode())
     decoded = [decode(value) for decode, value in zip(decoders, others, strict=True)]
@@ -32,7 +29,6 @@ def page(raw: list[Any]) -> e.Page[Any]:
 
 @cache
 def _codec(name: str) -> tuple[type[e.Page[Any]], Callable[[Any], Any], list[Callable[[Any], Any]]]:
-    """The class of the pages of an index, and the decoders of its rows and of the other fields of a page."""
     index = e.INDEXES[name]
     row = _ROWS.get(index.row) or decoder(index.row, index.page)
     return index.page, row, [decoder(hint, index.page) for hint in index.others.values()]

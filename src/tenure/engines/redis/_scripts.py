@@ -1,9 +1,8 @@
 """The scripts, linked of the modules in `lua/`.
 
 A script is a module that needs others: `local queues = require('queues')`. The linker puts their texts before it, each
-in a block, and makes a local of each name that a module exports: `queues.read` becomes `queues__read`. A name that
-is not exported stays in its block. Tables of functions would cost the server more, since a script makes everything anew
-each time it runs.
+in a block, and makes a local of each exported name: `queues.read` becomes `queues__read`. Other names stay in the
+block. Tables of functions would cost the server more, since a script makes everything anew each time it runs.
 
 Making a function costs as much as a small command. So `require('order').enqueue(task)` makes the functions of `order`,
 and of what `order` alone needs, when the script first comes to such a line; `package.loaded.order` says whether it did.
@@ -22,8 +21,6 @@ SCRIPTS = (
     *("probe", "sessions", "acquire", "release", "holds", "claim_operations", "rates"),
     *("put", "exchange", "records", "family_operations", "scan", "sweep"),
 )
-"""The modules that are scripts."""
-
 _Names = dict[str, None]  # in an order
 
 _call = re.compile(r"\bcall\('([A-Z]+)'")
@@ -37,15 +34,12 @@ _word = re.compile(  # with comments and texts, which hold no words
 
 
 class Script(NamedTuple):
-    """A script for the server, and the name under which the server remembers it."""
-
     source: bytes
     sha: bytes
 
 
 @cache
 def script(name: str) -> Script:
-    """The script of that name."""
     source = source_of(name)
     if name == "probe":
         names = ", ".join(map(repr, _commands()))
@@ -54,25 +48,21 @@ def script(name: str) -> Script:
 
 
 def _commands() -> list[str]:
-    """The commands that the scripts call, apart from PUBLISH or SPUBLISH."""
     text = b"".join(source_of(name) for name in SCRIPTS if name != "probe").decode()
     return sorted(set(_call.findall(text)))
 
 
 def source_of(name: str) -> bytes:
-    """The text of a script."""
     return (text_of(name) if name == "probe" else _Linker(name).linked()).encode()
 
 
 @cache
 def text_of(name: str) -> str:
-    """The text of a module."""
     return (files(__spec__.parent) / "lua" / f"{name}.lua").read_text(encoding="utf-8")
 
 
 @cache
 def exports_of(name: str) -> tuple[str, ...]:
-    """The names that a module exports."""
     made = re.findall(rf"^(?:function )?({name}\.\w[^=(\n]*)(?: =|\()", text_of(name), re.MULTILINE)
     return tuple(re.findall(rf"\b{name}\.(\w+)", " ".join(made)))
 
@@ -89,7 +79,6 @@ def _late_of(name: str) -> set[str]:
 
 @cache
 def _words_of(name: str) -> tuple[str, list[re.Match[str]], list[re.Match[str]]]:
-    """The text of a module without its table; the modules that it needs; what it uses and exports."""
     text = text_of(name).replace(f"\nlocal {name} = {{}}\n", "\n", 1).removesuffix(f"return {name}\n")
     found = [*_word.finditer(text)]
     needs = [word for word in found if word["needed"]]
@@ -101,7 +90,6 @@ def _words_of(name: str) -> tuple[str, list[re.Match[str]], list[re.Match[str]]]
 
 
 def _with_needs(names: list[str], known: _Names) -> _Names:
-    """These modules, each behind those that it needs, without those that are known."""
     found: _Names = {}
     for name in names:
         if name not in known and name not in found:
@@ -111,13 +99,11 @@ def _with_needs(names: list[str], known: _Names) -> _Names:
 
 
 class _Linker:
-    """Links a script."""
-
     def __init__(self, name: str) -> None:
         self._name = name
         self._at_once = _with_needs(_needs_of(name), {})
         self._late: dict[str, _Names] = {}
-        """The modules that are made late, and for each what is made within it."""
+        """The modules that are made late, and for each the modules that are made within it."""
         while new := self._wanted_late() - self._late.keys():
             self._late |= {late: {} for late in sorted(new)}
             known = self._at_once | dict.fromkeys(self._late)
@@ -131,7 +117,6 @@ class _Linker:
         return asked - self._at_once.keys() | {name for name in inner if inner.count(name) > 1}
 
     def linked(self) -> str:
-        """The text of the script."""
         begin = next((need.start() for need in _words_of(self._name)[1] if not need["indent"]), 0)
         first = _with_needs(["numbers"], {}) if "numbers" in self._at_once else {}
         others = {name: None for name in self._at_once if name not in first}
@@ -150,13 +135,11 @@ class _Linker:
         return "\n".join((text_of("prelude"), *parts))
 
     def _blocks(self, names: _Names) -> str:
-        """The locals for the exports of these modules, and each of the modules in a block."""
         exports = [f"{name}__{export}" for name in names for export in exports_of(name)]
         declared = [f"local {', '.join(exports)}"] if exports else []
         return "\n".join((*declared, *(f"do -- {name}.lua\n{self._flat(name, names)}end" for name in names)))
 
     def _maker(self, late: str, blocks: str) -> str:
-        """The function that makes a module: it returns a table of what the script uses of it."""
         shown = ", ".join(f"{name} = {late}__{name}" for name in self._shown[late])
         return f"""make_{late} = function()
     if not made_{late} then
@@ -167,7 +150,6 @@ class _Linker:
 end"""
 
     def _flat(self, of: str, near: _Names) -> str:
-        """The text of a module with locals in place of what modules export, or with fields of tables if it is late."""
         text, needs, words = _words_of(of)
         around = self._at_once | near
         within = _with_needs([need["needed"] for need in needs], around | dict.fromkeys(self._late))
@@ -198,10 +180,8 @@ end"""
 
 
 def all_scripts() -> list[Script]:
-    """Every script there is."""
     return [script(name) for name in SCRIPTS]
 
 
 def loads() -> list[tuple[str, str, bytes]]:
-    """The commands by which a server gets to know every script."""
     return [("SCRIPT", "LOAD", script.source) for script in all_scripts()]

@@ -53,16 +53,14 @@ class SentinelEndpoint:
         """Open a connection to the present primary.
 
         Raises `OSError`, `StoreUnavailable` when no Sentinel can be reached, `EngineError` when none knows the service
-        or all refuse the password. Cancellation: nothing is left open.
+        or all refuse the password.
+        Cancellation: nothing is left open.
         """
         self._known = await self._primary()
         return await self._known[1].connect()
 
     async def moved(self) -> bool:
-        """True if another server is the primary by now, as any of the Sentinels says.
-
-        Cancellation: nothing is left open.
-        """
+        """True if any of the Sentinels names another server as the primary. Cancellation: nothing is left open."""
         try:
             with anyio.fail_after(LOOK_UP):
                 answer = await self._ask(random.choice(self._sentinels))
@@ -96,7 +94,6 @@ class SentinelEndpoint:
         raise StoreUnavailable(f"{self}: no Sentinel answers")
 
     async def _ask(self, sentinel: Address) -> tuple[int, Address]:
-        """The epoch of the configuration, and the primary in it."""
         question = ("SENTINEL", "MASTER", self._service)
         (answer,) = await asked(sentinel, question)
         if isinstance(answer, hiredis.ReplyError) and str(answer).startswith("NOAUTH"):

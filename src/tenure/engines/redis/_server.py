@@ -53,11 +53,6 @@ class Server:
         return str(self._endpoint)
 
     async def execute(self, _shard: int, commands: list[bytes], mark: bytes) -> list[Any]:
-        """Send packed commands, and a mark; return the reply to each, errors among them.
-
-        Raises `StoreUnavailable` when the connection broke before the last reply, or the server is not ready.
-        Cancellation: the commands may or may not be executed.
-        """
         replies = await self._connection.execute(commands, mark=mark)
         lost: list[int] = []
         for i, reply in enumerate(replies):
@@ -84,17 +79,13 @@ class Server:
             self._on_message(channel.removeprefix(_CHANNEL), message)
 
     def listen(self, process: str) -> None:
-        """Subscribe every new connection to the channel of a process."""
         self._connection.channels.add(_CHANNEL + process)
 
     async def listening(self, process: str) -> None:
-        """Subscribe the open connection. Raises `EngineError` if the user may not subscribe."""
         await self._connection.subscribe(_CHANNEL + process)
 
     def forget(self, process: str) -> None:
-        """Unsubscribe from the channel of a process."""
         self._connection.unsubscribe(_CHANNEL + process)
 
     async def run(self, started: Callable[[], None] | None) -> None:
-        """Keep the connection until cancelled; see `Connection.run`."""
         await self._connection.run(started)

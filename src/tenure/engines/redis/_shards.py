@@ -1,4 +1,4 @@
-"""Shards: the keys that a cluster keeps together, and the nodes of the shards."""
+"""Shards: keys that a cluster keeps together, and their nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ _SLOTS = 16384
 
 
 def slot_of(tag: str) -> int:
-    """The slot of the cluster in which the keys with this tag lie."""
     return crc_hqx(tag.encode(), 0) % _SLOTS
 
 
@@ -35,7 +34,6 @@ def tags(shards: int) -> tuple[str, ...]:
 
 
 def prefix_of(tag: str) -> str:
-    """The beginning of the names of all keys of a shard."""
     return f"tenure:{{{tag}}}:"
 
 
@@ -48,7 +46,6 @@ def shard_of(name: str, shards: int = SHARDS) -> int:
 
 
 def homes(asked: Address, slots: Sequence[Any], shards: int) -> dict[int, Address]:
-    """The primary of each shard that has one, from a node's answer to `CLUSTER SLOTS`."""
     return {
         shard: _at(asked, bytes(primary[0] or b"").decode(), int(primary[1]))
         for shard, tag in enumerate(tags(shards))
@@ -58,7 +55,6 @@ def homes(asked: Address, slots: Sequence[Any], shards: int) -> dict[int, Addres
 
 
 def target(asked: Address, redirection: str) -> Address:
-    """The address to which an error MOVED or ASK of a node leads."""
     host, _, port = redirection.split(" ")[2].rpartition(":")
     return _at(asked, host, int(port))
 

@@ -1,4 +1,4 @@
-"""A plain connection, whose socket a caller may use at once, without waiting for a turn of the loop."""
+"""A plain connection, whose socket a caller may use at once, without a turn of the loop."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ MOST = 1 << 16
 
 
 class PlainSocket(ByteStream):
-    """A socket that is read and written without anything in between."""
-
     def __init__(self, plain: socket.socket) -> None:
         self.socket = plain
 
@@ -40,11 +38,9 @@ class PlainSocket(ByteStream):
             return data
 
     async def send_eof(self) -> None:
-        """Send no more."""
         self.socket.shutdown(socket.SHUT_WR)
 
     async def aclose(self) -> None:
-        """Close it. Cancellation: it is closed all the same."""
         anyio.notify_closing(self.socket)
         self.socket.close()
 

@@ -34,7 +34,6 @@ def _or_nothing(duration: float | None) -> Argument:
 
 
 def move(op: e.Move) -> Iterable[Argument]:
-    """The arguments of the operation in `records.lua`."""
     return (
         *("move", op.key, op.to, _or_nothing(op.ttl), _or_nothing(op.delay)),
         "" if op.payload is None else b"=" + op.payload,
@@ -45,7 +44,6 @@ def move(op: e.Move) -> Iterable[Argument]:
 
 
 def configure(op: e.Configure) -> Iterator[Argument]:
-    """The arguments of the operation in `records.lua`."""
     weights = next((e.read(name, value) for name, value in op.changes[::-1] if name == "weights"), ())
     yield from ("configure", op.key, op.by, int(op.missing), len(weights))
     for group, weight in weights:
@@ -55,7 +53,6 @@ def configure(op: e.Configure) -> Iterator[Argument]:
 
 
 def configured(raw: Sequence[Any]) -> e.Configured:
-    """The answer that the operation returns."""
     fields = zip(*[iter(raw[1])] * 4, strict=True)
     return e.Configured(
         tuple(
@@ -72,7 +69,6 @@ def configured(raw: Sequence[Any]) -> e.Configured:
 
 
 def put(op: e.Put) -> Iterator[Argument]:
-    """The arguments of `put.lua`."""
     yield from (op.session, op.n, op.key, len(op.requests))
     for request in op.requests:
         yield from (request.producer, int(request.wait), *(request.cursor or ("", "")))
@@ -96,7 +92,6 @@ def _about_key(task: e.NewTask) -> Argument:
 
 
 def _when_looked_at(task: e.NewTask) -> Argument:
-    """The time at which a task is looked at, since it expires or is late, and its deadline if it has one."""
     deadline = task.deadline
     if deadline is None:
         return _or_nothing(task.expires)
@@ -113,7 +108,6 @@ def _groups(tasks: Sequence[e.NewTask]) -> str:
 
 
 def put_children(op: e.PutChildren) -> Iterator[Argument]:
-    """The arguments of the operation in `family_operations.lua`."""
     yield from ("put_children", op.key, op.id, op.token, op.to, op.most, op.held, int(op.together))
     for name, task in zip(op.names, op.tasks, strict=True):
         yield from (name, task.payload, task.priority, microseconds(task.delay), task.meta, task.group)
@@ -121,7 +115,6 @@ def put_children(op: e.PutChildren) -> Iterator[Argument]:
 
 
 def put_answer(raw: Sequence[Any]) -> e.PutAnswer:
-    """The answer that `put.lua` returns."""
     answers: list[e.Accepted | e.Conflict | e.Queued | e.Reply] = []
     rest = iter(raw[2:])
     for answer in rest:
@@ -141,7 +134,6 @@ def put_answer(raw: Sequence[Any]) -> e.PutAnswer:
 
 
 def exchange(op: e.Exchange) -> Iterator[Argument]:
-    """The arguments of `exchange.lua`."""
     yield from (op.session, op.n, op.key, op.want, int(op.wait))
     for each in op.settle:
         time = each.delay if each.verdict in _DELAYED else each.ttl
@@ -151,7 +143,6 @@ def exchange(op: e.Exchange) -> Iterator[Argument]:
 
 
 def _more(more: Any, now: int) -> tuple[bytes, bytes, bytes, str, int, float | None]:
-    """The progress, failure, meta, group, entries and deadline of a task; of most there is only the group."""
     if not isinstance(more, list):
         return b"", b"", b"", text(more), 0, None
     progress, failure, meta, group, entries, deadline = cast("list[Any]", more)
@@ -160,7 +151,6 @@ def _more(more: Any, now: int) -> tuple[bytes, bytes, bytes, str, int, float | N
 
 
 def exchanged(raw: Sequence[Any]) -> e.Exchanged:
-    """The answer that `exchange.lua` returns."""
     _, tasks, refused, stop, paused, ask_again_in, now, revision = raw
     now = int(now)
     return e.Exchanged(

@@ -1,8 +1,7 @@
-"""The rules of the operations, once, for the engines that are Python: plain functions over tables, without I/O.
+"""The rules of the operations for the engines in Python: plain functions over tables, without I/O.
 
-An engine supplies tables: dictionaries (`engines.memory`) or a file (`engines.sqlite`). Tasks come in
-hundreds: `_rows.py` says what the rules need of them. The scripts of the other engines follow these rules,
-and the conformance suite compares both.
+An engine supplies the tables, and the rows of tasks (`_rows.py`). The conformance suite compares the other engines with
+these rules.
 """
 
 from ._claims import CLAIMERS, POOLS, RESOURCES
@@ -27,8 +26,6 @@ LAYOUTS = (
     *(LIMITERS, LIMITER_WAITERS, PRODUCERS, TAKERS),
     *(FAMILIES, ENTRIES, SETTINGS, CURSORS),
 )
-"""The tables of all rules."""
-
 __all__ = (
     "ALONE",
     "DELAYED",

@@ -1,4 +1,4 @@
-"""Operations on queues from outside: tasks and records are moved by their ids."""
+"""Operations that move tasks and records by their ids."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from ._takers import Takers
 
 
 class Admin:
-    """Administration of queues; each engine counts in its own way."""
-
     def __init__(
         self,
         state: State,
@@ -90,7 +88,6 @@ class Admin:
         return True
 
     def _revive(self, queue: Queue, record: e.Record) -> bool:
-        """Make a dead task ready, unless another one has its key, or it is a child."""
         if self._families.is_child(queue, record.id):
             return False
         if record.key is not None:

@@ -1,4 +1,4 @@
-"""Claims: pools of named resources with slots, matched by metadata, least recently used first; lines of claimers."""
+"""Claims: pools of resources with slots, matched by metadata, least recently used first."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ _OUT_OF_ORDERS = ("metadata", "session", "token", "reason", "removed", "slots", 
 
 @dataclass(slots=True)
 class Pool:
-    """A pool with resources or waiting claimers, and how many of each."""
-
     key: str
     size: int = 0
     waiting: int = 0
@@ -28,16 +26,15 @@ class Pool:
 
 @dataclass(slots=True)
 class Resource:
-    """A resource. `used` is the rank of its last use; `reason` belongs to its retirement, also while it is claimed.
-
-    `claimed` of its slots are claimed; `session` and `token` belong to the last claim, until it ends.
+    """A resource. `used` is the rank of its last use; `session` and `token` are the last claimer's until that claim
+    ends.
     """
 
     key: str
     name: str
     metadata: e.Metadata
     dislike: int
-    """The preference with the sign changed: the resources with the lowest dislike are lent first."""
+    """The negative preference: the resources with the lowest dislike are lent first."""
     state: str = _FREE
     used: int = 0
     rest_until: float = -1.0
@@ -50,14 +47,11 @@ class Resource:
 
     @property
     def is_full(self) -> bool:
-        """True if no slot is lent, whatever else is true of it."""
         return self.removed or self.claimed >= self.slots
 
 
 @dataclass(slots=True)
 class Claimer(Place):
-    """A claimer, waiting or served. Its place in the line is its number, then the order of coming."""
-
     wanted: e.Metadata
     quarantine: float
     group_name: bytes
@@ -88,8 +82,6 @@ CLAIMERS = Layout(
 
 
 class Claims(Places[Claimer]):
-    """The family of claims."""
-
     def __init__(self, state: State) -> None:
         super().__init__(state, "claims", CLAIMERS)
         self._pools: Table[Pool] = state.table(POOLS)
@@ -123,7 +115,6 @@ class Claims(Places[Claimer]):
         return e.Reply.OK
 
     def claim(self, op: e.Claim) -> e.ClaimAnswer:
-        """The next free resource that matches, or a place in the line."""
         state = self._state
         session = state.session(op.session)
         if session is None:
@@ -159,7 +150,6 @@ class Claims(Places[Claimer]):
         return e.Reply.LEFT if claimer.waits else e.Reply.RELEASED
 
     def drop(self, claimer: Claimer) -> None:
-        """Remove a claimer whose session has ended."""
         self._remove(claimer, claimer.quarantine)
 
     def edit_claim(self, op: e.EditClaim) -> e.Reply:
@@ -181,7 +171,6 @@ class Claims(Places[Claimer]):
         return page_of(op, placed, waiting=self._pool(op.key).waiting)
 
     def clear_up(self) -> None:
-        """Wake the resources that have rested enough, in the order of their time, pool and name."""
         state = self._state
         while (resource := self._resources.first("rest")) is not None:
             if resource.rest_until > state.now:
@@ -202,7 +191,6 @@ class Claims(Places[Claimer]):
         return e.Queued(pool.waiting, self._state.ask_again_in(self._next_rested(pool.key)))
 
     def _remove(self, claimer: Claimer, quarantine: float) -> None:
-        """Remove a claimer; its resource rests for the quarantine or its cool-down, or a slot goes to the next one."""
         pool = self._pool(claimer.key)
         if claimer.waits:
             self._places.remove(claimer)
@@ -223,7 +211,6 @@ class Claims(Places[Claimer]):
             self._place(pool, resource, state.rank(), rest_until)
 
     def _place(self, pool: Pool, resource: Resource, used: int, rest_until: float) -> None:
-        """A resource has changed: it is full, retired, rests, or goes to the claimers in the line."""
         if resource.is_full:
             self._move(resource, _CLAIMED, used, rest_until)
         elif resource.reason is not None:
@@ -238,7 +225,6 @@ class Claims(Places[Claimer]):
             self._offer(pool, resource, used)
 
     def _offer(self, pool: Pool, resource: Resource, used: int) -> None:
-        """Lend the slots of a resource to the first claimers in the line that it matches; it is free if any is left."""
         line = self._places.each("line", pool.key) if pool.waiting else ()
         matching = (claimer for claimer in line if _matches(resource, claimer.wanted))
         served = list(islice(matching, resource.slots - resource.claimed))
@@ -266,19 +252,16 @@ class Claims(Places[Claimer]):
         self._resources.move(resource, state=state, used=used, rest_until=rest_until, **changed)
 
     def _hint_head(self, pool: Pool) -> None:
-        """While resources rest, one waiting claimer has to know when to ask again: the head of the line."""
         head = self._places.first("line", pool.key)
         if head is not None and self._next_rested(pool.key) is not None:
             self._hint(head, e.Notice.ASK)
 
     def _number(self, pool: str, group: bytes) -> int:
-        """The number of a claimer that begins to wait: the numbers of a group follow one another."""
         head = self._places.first("line", pool)
         last = self._places.last("line_of_group", pool, group)
         return max(head.number if head else 0, last.number + 1 if last else 0)
 
     def _next_rested(self, pool: str) -> float | None:
-        """The time when the next resource of the pool has rested enough."""
         resource = self._resources.first("rest_in_pool", pool)
         return resource and resource.rest_until
 

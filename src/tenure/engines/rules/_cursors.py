@@ -11,8 +11,6 @@ from ._tables import Layout, Order, Table
 
 @dataclass(slots=True)
 class Cursor:
-    """A position that a producer stored."""
-
     queue: str
     name: str
     value: bytes
@@ -22,18 +20,14 @@ CURSORS = Layout("cursor", Cursor, ("queue", "name"), name=Order(("queue",), ("n
 
 
 class Cursors:
-    """The cursors of all queues; a queue counts its own."""
-
     def __init__(self, state: State) -> None:
         self._cursors: Table[Cursor] = state.table(CURSORS)
 
     def value(self, queue: Queue, name: str) -> bytes:
-        """A position, or nothing."""
         cursor = self._cursors.get(queue.name, name)
         return b"" if cursor is None else cursor.value
 
     def set(self, queue: Queue, name: str, value: bytes) -> None:
-        """Store a position, or forget it."""
         cursor = self._cursors.get(queue.name, name)
         queue.cursors += bool(value) - (cursor is not None)
         if value:
@@ -42,5 +36,4 @@ class Cursors:
             self._cursors.remove(cursor)
 
     def each(self, queue: str) -> tuple[tuple[str, bytes], ...]:
-        """The cursors of a queue."""
         return tuple([(cursor.name, cursor.value) for cursor in self._cursors.each("name", queue)])

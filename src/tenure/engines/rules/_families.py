@@ -1,7 +1,6 @@
 """Families: the entries of tasks, their children, and the verdicts that wait for these.
 
-The laws are in `tenure.engine._families`. A row that was read is saved before anything else is called: rows of a file
-are copies.
+The laws are in `tenure.engine._families`. Rows of a file are copies: save a row before anything else is called.
 """
 
 from __future__ import annotations
@@ -27,17 +26,16 @@ _RETRY = "retry"
 class Family:
     """The row of a task that is a child or has entries: its place in the tree, and what it waits for.
 
-    Of `total` entries, `unfinished` are children that have not ended; `ends` children have. Entries of tries before
-    `born` are not there, nor are the entries of children that failed in a try before `tries`. A suspended task waits
-    for the entry `awaited`, or until `rest` children are unfinished, of which a failed one cancels those whose names
-    begin with `prefix`. A task that is ending keeps its verdict in `ending`, `result` and `ttl`. A sweep of the names
-    that begin with `swept` has come to `swept_to`.
-    `over`: the task has ended, and its entries are to be forgotten.
+    `unfinished` and `ends` count children. Entries of tries before `born` count as gone; so do the entries of children
+    that failed in a try before `tries`. A suspended task waits for the entry `awaited`, or until `rest` children are
+    unfinished; a child that fails cancels the children whose names begin with `prefix`. An ending task keeps its
+    verdict in `ending`, `result` and `ttl`. A sweep of the names that begin with `swept` has come to `swept_to`.
+    `over`: the task has ended.
 
-    Of its entries, `held` are releases that have not begun; entries that are written once a release was `named` bear
+    Of the entries, `held` are releases that have not begun. Entries written after the first release was `named` bear
     `life`, which changes after a death in which a release `ran`. The releases of the delivery `dropped` are handed
-    over; the last release to begin may have others `beside` it. A `release` has `seconds` for its work, and tells its
-    owner once: `told`.
+    over; the last release to begin may have others `beside` it. A `release` has `seconds` for its work; it is `told`
+    once it has told its owner.
     """
 
     queue: str
@@ -78,8 +76,7 @@ class Family:
 class Entry:
     """An entry of a task, of the try `tries`: in which it was written, or the child ended, as the `ended`th.
 
-    With `life` 0 the entry is there in any life. A release that is `held`, and `unless_done`, was named last under
-    `token`.
+    An entry with `life` 0 is there in any life. A `held` release that is `unless_done` was named last under `token`.
     """
 
     queue: str
@@ -123,8 +120,6 @@ ENTRIES = Layout(
 
 
 class Families(Releases):
-    """The families of tasks."""
-
     def __init__(
         self, state: State, queues: Queues, rows: TaskRows, takers: Takers, settling: Settling
     ) -> None:
@@ -231,7 +226,6 @@ class Families(Releases):
         return e.Reply.OK
 
     def _change(self, op: e.SetEntry) -> e.Entry | e.Reply:
-        """Undo or keep what a release is for."""
         task = self._leased(op.key, op.id, op.token, is_to_stop=True)
         if isinstance(task, e.Reply):
             return task
@@ -242,7 +236,6 @@ class Families(Releases):
         return _shown(entry) if entry.state != "held" else self._change_held(family, entry, op.change)
 
     def entries(self, op: e.Scan[e.Page[e.Entry]]) -> e.Page[e.Entry]:
-        """The entries of a task, or of its unfinished children alone."""
         task = int(op.only)
         order = "unfinished" if op.index is e.UNFINISHED_CHILDREN else "name"
         family = self._families.get(op.key, task)
@@ -265,27 +258,24 @@ class Families(Releases):
     # what settling asks
 
     def unfinished(self, queue: Queue, task: int) -> int:
-        """Return the number of a task's unfinished children."""
         family = self._families.get(queue.name, task)
         return 0 if family is None else family.unfinished
 
     def is_waited_for(self, queue: Queue, task: int) -> bool:
-        """Return True if a task has unfinished children, or releases that have not begun."""
+        """True if a task has unfinished children, or releases that have not begun."""
         family = self._families.get(queue.name, task)
         return family is not None and bool(family.unfinished or family.held)
 
     def is_child(self, queue: Queue, task: int) -> bool:
-        """Return True if a task has a parent, and is no release."""
         family = self._families.get(queue.name, task)
         return family is not None and bool(family.parent) and not family.release
 
     def is_release(self, queue: Queue, task: int) -> bool:
-        """Return True if a task is a release."""
         family = self._families.get(queue.name, task)
         return family is not None and bool(family.release)
 
     def keep(self, queue: Queue, task: Task, follows: e.Ends | e.GoesBack) -> bool:
-        """Keep the end of a task in no order, or of its try, until its children have ended; False if it has none."""
+        """Store the end of a task, or of its try, until its children have ended; False without children."""
         family = self._family(queue, task)
         if isinstance(follows, e.Ends):
             ends, deliveries, ready_at = follows, task.deliveries, task.ready_at
@@ -313,14 +303,13 @@ class Families(Releases):
         return True
 
     def end_try(self, queue: Queue, task: int) -> None:
-        """The entries of the children that have failed are gone."""
         family = self._families.get(queue.name, task)
         if family is not None:
             family.tries += 1
             self._families.save(family)
 
     def live_again(self, queue: Queue, task: int) -> None:
-        """A dead letter is made ready: if a release has run, what came after the first naming is gone."""
+        """Make a dead letter ready, by law 17."""
         family = self._families.get(queue.name, task)
         if family is not None and family.ran:
             family.life += 1
@@ -329,14 +318,12 @@ class Families(Releases):
         self.end_try(queue, task)
 
     def begin_anew(self, queue: Queue, task: int) -> None:
-        """All entries are gone: the task has become another one."""
         family = self._families.get(queue.name, task)
         if family is not None:
             family.tries = family.born = family.tries + 1
             self._families.save(family)
 
     def wait(self, queue: Queue, task: Task, waits: e.Waits) -> bool:
-        """Suspend a task that is in no order; False if nothing is missing that it waits for."""
         if not (waits.entry or task.kin):
             return False
         family = self._family(queue, task)
@@ -360,7 +347,7 @@ class Families(Releases):
         return True
 
     def ended(self, queue: Queue, task: int, state: str, result: bytes) -> None:
-        """A task with a family has ended: its parent is told, and what it had is forgotten, unless it is a letter."""
+        """Tell the parent of a task that has ended; forget its entries, unless it is a dead letter."""
         family = self._families.get(queue.name, task)
         if family is None:
             return
@@ -375,7 +362,6 @@ class Families(Releases):
             self._tell(family, state, result)
 
     def cancel(self, queue: Queue, task: Task, ttl: float | None, state: str) -> None:
-        """A task with a family that is ending ends in this state instead of going back."""
         family = self._families.get(queue.name, task.id)
         assert family is not None
         if family.ending == _RETRY:
@@ -383,13 +369,11 @@ class Families(Releases):
             self._families.save(family)
 
     def sweep_children(self, queue: Queue, task: Task) -> None:
-        """The cancellation of a leased task was requested: cancel its children."""
         family = self._families.get(queue.name, task.id)
         if family is not None and family.unfinished:
             self.sweep_from(family, "")
 
     def sweep_from(self, family: Family, prefix: str) -> None:
-        """Visit the unfinished children whose names begin so."""
         family.swept = family.swept_to = prefix
         self._families.save(family)
         self._families.move(family, sweeps=True)
@@ -398,7 +382,6 @@ class Families(Releases):
     # the work of time
 
     def sweep(self) -> None:
-        """Visit some of the children that are to be cancelled, and leave the others for a later operation."""
         for _ in range(e.SWEEP_STEPS):
             family = self._families.first("sweeps")
             if family is None:
@@ -426,7 +409,6 @@ class Families(Releases):
             self._state.wake_at("sweep", self._state.now + e.SWEEP_PAUSE)
 
     def time_out(self) -> None:
-        """Write the entries that did not come in time, for as long as there are steps left."""
         while (family := self._families.first("timed")) is not None and family.until <= self._state.now:
             if not self._state.step():
                 return
@@ -434,7 +416,6 @@ class Families(Releases):
             self._set(queue, family, family.awaited, "signal", "expired")
 
     def forget(self, count: int) -> None:
-        """Forget up to `count` entries of tasks that have ended."""
         while count > 0 and (family := self._families.first("over")) is not None:
             rows = self._entries.some("name", family.queue, family.task, limit=count)
             for row in rows:
@@ -449,7 +430,6 @@ class Families(Releases):
     # inside
 
     def _leased(self, name: str, task_id: int, token: int, *, is_to_stop: bool = False) -> Task | e.Reply:
-        """The leased task with this token; a task that is to stop only if `is_to_stop`."""
         queue = self._queues.find(name)
         task = None if queue is None else self._rows.task(queue, task_id)
         if task is None or task.place != LEASED or task.token != token:
@@ -457,7 +437,6 @@ class Families(Releases):
         return e.Reply.REQUESTED if task.stop and not is_to_stop else task
 
     def _family(self, queue: Queue, task: Task) -> Family:
-        """The family of a task, made if need be."""
         family = self._families.get(queue.name, task.id) if task.kin else None
         if family is None:
             family = Family(queue.name, task.id)
@@ -470,7 +449,6 @@ class Families(Releases):
         return entry if entry is not None and _is_there(entry, family) else None
 
     def _write(self, entry: Entry) -> None:
-        """Keep a new entry, in the place of one of an earlier try."""
         former = self._entries.get(entry.queue, entry.task, entry.name)
         if former is not None:
             self._entries.remove(former)
@@ -479,7 +457,6 @@ class Families(Releases):
     def _set(
         self, queue: Queue, family: Family, name: str, kind: str, state: str, value: bytes = b""
     ) -> None:
-        """Keep a value or a signal, and wake the task if it waits for that."""
         family.total += 1
         self._families.save(family)
         life = 0 if (kind, state) == ("signal", "done") else _life(family)
@@ -512,7 +489,6 @@ class Families(Releases):
                 self._sweep_failed(family)
 
     def _go_on(self, family: Family) -> None:
-        """No child of a task that is ending is unfinished: its releases begin, and then the verdict is applied."""
         is_final = family.ending != _RETRY
         if is_final and self._begin_next(family):
             self.sweep_from(family, "")
@@ -524,7 +500,6 @@ class Families(Releases):
         self._apply(queue, task, family)
 
     def _wake(self, queue: Queue, family: Family) -> None:
-        """A suspended task goes on."""
         task = self._rows.task(queue, family.task)
         assert task is not None
         family.awaited = family.prefix = ""
@@ -534,7 +509,6 @@ class Families(Releases):
         self._go_back(queue, task, min(task.ready_at, self._state.moment))
 
     def _apply(self, queue: Queue, task: Task, family: Family) -> None:
-        """A task that is ending has neither an unfinished child nor a release left."""
         self._families.move(family, sweeps=False)
         state, family.ending = family.ending, ""
         self._families.save(family)
@@ -552,25 +526,21 @@ class Families(Releases):
         self._takers.offer(queue, queue.takeable - takeable)
 
     def _sweep_failed(self, family: Family) -> None:
-        """A child of a suspended task has failed: cancel the others, once."""
         prefix, family.prefix = family.prefix, ""
         self.sweep_from(family, prefix)
 
     def _has_failed(self, family: Family) -> bool:
-        """Return True if a child has failed in this try whose name begins as those that the task waits for."""
         of = (family.queue, family.task, family.tries)
         rows = self._entries.some("failed", *of, limit=1, after=(family.prefix,))
         return bool(rows) and rows[0].name.startswith(family.prefix)
 
     def _hold_group(self, queue: Queue, task: Task) -> None:
-        """The group of a root keeps its order meanwhile; the group of a child has none."""
         if task.group:
             queue.groups.pin(task.group, task.id)
             queue.groups.rest(task.group, task.id)
 
 
 def forget_family(state: State, queue: str, task: int) -> None:
-    """A task, or its dead letter, has gone; its entries are forgotten, a few with any operation."""
     families: Table[Family] = state.table(FAMILIES)
     family = families.get(queue, task)
     if family is None:
@@ -584,7 +554,6 @@ def forget_family(state: State, queue: str, task: int) -> None:
 
 
 def _untime(state: State, families: Table[Family], family: Family) -> None:
-    """A task waits no longer for an entry until a certain time."""
     if family.timed:
         families.move(family, timed=False)
         first = families.first("timed")

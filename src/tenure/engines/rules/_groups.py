@@ -1,6 +1,6 @@
 """Groups of tasks, which take turns: limits, rates, weights and tags. `Settings` has the rules.
 
-While no group is named, there are settings only: the tasks without a group are then all there are.
+While no group is named, only the settings are stored.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from ._pages import Position
 class Group(Paced):
     """Tasks that share their turns; the tag counts while a task can be taken.
 
-    `pinned_task` goes before the others because it was tried; `rests` is true while that task is delayed. `reserved`
-    are slots, and `producers` wait in the line of the group. The tasks that wait cannot be taken before `closed_until`
-    (-inf: some can be, or none wait; inf: something has to happen first). A group of which only the time of its next
-    start is left is idle.
+    `pinned_task` goes first because it was tried; `rests` is true while that task is delayed. `reserved` counts slots,
+    `producers` the producers in the line of the group. No task can be taken before `closed_until`: -inf if one can be,
+    or none waits; inf until something else happens. An idle group is kept only for the time of its next start.
     """
 
     name: str
@@ -43,17 +42,15 @@ class Group(Paced):
 
     @property
     def is_idle(self) -> bool:
-        """True if the group has neither tasks nor producers."""
         return not (self.unfinished or self.reserved or self.producers)
 
 
 @dataclass(slots=True)
 class GroupSettings(Paced):
-    """The settings and counts of all groups of a queue together, which is the group of all its tasks.
+    """The settings and counts of all groups of a queue.
 
-    `closed` groups have a time until which they are closed, and `idle` ones do not count as `named`. The queue itself
-    is closed until a time too, as far as a rate and hold-offs go, by the last check. A group with a rate counts for one
-    task that can be taken.
+    A rate or a hold-off closes the queue itself until a time, too. A group with a rate counts as one task that can be
+    taken.
     """
 
     named: int = 0
@@ -77,10 +74,10 @@ class GroupSettings(Paced):
 
 
 class Turn(NamedTuple):
-    """A group whose turn is among the next ones.
+    """A group with one of the next turns.
 
-    Its next task is the pinned one, or else the first by priority or age; `first` is the first by priority, if the rows
-    know that.
+    Its next task is the pinned task, or else the first by priority or age; `first` is the first by priority, if the
+    rows know it.
     """
 
     tag: float
@@ -91,68 +88,41 @@ class Turn(NamedTuple):
 
 
 class GroupRows(Protocol):
-    """The groups of one queue, in the orders of their turns, of the times at which they open, and of idle ones."""
-
     @property
-    def now(self) -> float:
-        """The engine's time in seconds."""
-        ...
+    def now(self) -> float: ...
 
-    def read(self, names: AbstractSet[str], /) -> AbstractSet[str]:
-        """Read the groups of these names, together; return the names of those that are there."""
-        ...
+    def read(self, names: AbstractSet[str], /) -> AbstractSet[str]: ...
 
-    def find(self, name: str, /) -> Group | None:
-        """The group of that name."""
-        ...
+    def find(self, name: str, /) -> Group | None: ...
 
-    def change(self, name: str, /) -> Group:
-        """The group of that name, which is there, to be changed by the caller."""
-        ...
+    def change(self, name: str, /) -> Group: ...
 
-    def add(self, group: Group, /) -> None:
-        """Keep a new group."""
-        ...
+    def add(self, group: Group, /) -> None: ...
 
-    def remove(self, name: str, /) -> None:
-        """Forget a group."""
-        ...
+    def remove(self, name: str, /) -> None: ...
 
-    def next(self, count: int, /) -> Sequence[Turn]:
-        """The groups that can be taken from, in the order of their tags and names."""
-        ...
+    def next(self, count: int, /) -> Sequence[Turn]: ...
 
-    def take_each(self, turns: Sequence[Turn], /) -> None:
-        """The only waiting task of each of these groups, the first in the order of turns, is leased."""
-        ...
+    def take_each(self, turns: Sequence[Turn], /) -> None: ...
 
     def closed(self, time: float, limit: int, /) -> tuple[Sequence[str], float]:
-        """The first groups that are closed until that time or before, and the time of the next one: inf for none.
-
-        The caller refreshes each of them.
+        """The first groups that are closed until `time` or before, for the caller to refresh; the time of the next, or
+        inf.
         """
         ...
 
-    def idle(self, time: float, limit: int, /) -> Sequence[str]:
-        """The first idle groups whose next task could start at that time or before; the caller removes them."""
-        ...
+    def idle(self, time: float, limit: int, /) -> Sequence[str]: ...
 
-    def each(self) -> Sequence[str]:
-        """All named groups."""
-        ...
+    def each(self) -> Sequence[str]: ...
 
-    def longest(self, after: Position, limit: int, /) -> Sequence[tuple[Position, e.GroupCounts]]:
-        """The groups with the most unfinished tasks, behind a place."""
-        ...
+    def longest(self, after: Position, limit: int, /) -> Sequence[tuple[Position, e.GroupCounts]]: ...
 
     def end(self, tasks: Sequence[int], /) -> int:
-        """Remove the groups of which nothing is left when these leased tasks end; return how many. It may be none."""
+        """Remove the groups that end with these leased tasks; return how many. An implementation may remove none."""
         ...
 
 
 class Groups(GroupSettings):
-    """All groups of a queue; `waiting` counts the waiting tasks of the queue."""
-
     __slots__ = ("_again", "_opens_at", "_rows", "group_pace", "pace")
 
     # declared again, because the methods assign them and not every type checker takes the types of the base
@@ -179,35 +149,28 @@ class Groups(GroupSettings):
         super().__init__(*row)  # pyright: ignore[reportArgumentType] the columns of a row, or none
         self._rows = rows
         self.pace: Pace = Pace(self.every, self.burst)
-        """The rate of the queue."""
         self.group_pace: Pace = Pace(self.group_every, self.group_burst)
-        """The rate of each group."""
         self._opens_at: float | None = None
         self._again = 0
 
     @property
     def are_kept(self) -> bool:
-        """True if there is a group, or the settings of groups and rates differ from the defaults."""
         settings = self.per_group or self.max_size or self.weights or self.every or self.group_every
         return bool(self.named or self.idle or settings or not self.hold or self.starts_at > -inf)
 
     @property
     def keep_order(self) -> bool:
-        """True if a task that was tried stays ahead of its group."""
         return bool(self.per_group == 1 and self.hold)
 
     @property
     def is_paced(self) -> bool:
-        """True if time may open the queue or one of its groups, or has one forgotten."""
         return bool(self.group_every or self.closed or self.idle or self.every or self.starts_at > -inf)
 
     @property
     def has_pace(self) -> bool:
-        """True if the queue itself has a rate, or is held off."""
         return bool(self.every or self.starts_at > -inf)
 
     def set(self, new: e.Settings) -> None:
-        """Have other settings."""
         before = (self.per_group, bool(self.hold))
         pace, group_pace, now = self.pace, self.group_pace, self._rows.now
         self.per_group, self.max_size, self.hold = new.group_limit, new.group_size, new.hold
@@ -225,7 +188,6 @@ class Groups(GroupSettings):
                 self.refresh(group)
 
     def unset(self) -> None:
-        """Have the defaults, in a queue in which nothing has an effect."""
         self.per_group, self.max_size, self.hold, self.weights = 0, 0, True, {}
         self.every, self.burst = self.pace = pace_of(None)
         self.group_every, self.group_burst = self.group_pace = pace_of(None)
@@ -235,11 +197,9 @@ class Groups(GroupSettings):
 
     @property
     def until(self) -> float:
-        """The time until which the pace of the queue has an effect."""
         return self.starts_at + self.pace.slack
 
     def due(self, waiting: int) -> float | None:
-        """Return the next time at which more of the waiting tasks can be taken, which wait only for this time."""
         if self.closed_until > -inf and waiting:
             return self.closed_until
         if self._opens_at is None:
@@ -247,7 +207,6 @@ class Groups(GroupSettings):
         return None if self._opens_at == inf else self._opens_at
 
     def pass_time(self) -> None:
-        """Open the queue and the groups whose time has come, and forget idle groups whose time has no effect."""
         now = self._rows.now
         if self.closed and (self._opens_at is None or self._opens_at <= now + e.ROUNDING):
             names, then = self._rows.closed(now + e.ROUNDING, e.CAP)
@@ -260,32 +219,27 @@ class Groups(GroupSettings):
         self._check()
 
     def possible(self, count: int) -> int:
-        """Return how many of `count` tasks of the queue may start now."""
         return int(min(count, self.possible_starts(self.pace, self._rows.now))) if self.has_pace else count
 
     def starts_in(self, name: str = "") -> tuple[float, float]:
-        """Return the seconds until the next task of a group, or of the queue for "", may start.
-
-        Then for how many of them it is held off: all or none.
+        """The seconds until the next task of a group, or of the queue for "", may start, and the part that is a
+        hold-off.
         """
         its = self._rows.find(name) if name else self
         return its.time_left(self._rows.now) if its else (0.0, 0.0)
 
     def start(self, count: int) -> None:
-        """Note that `count` tasks of the queue have started."""
         if self.has_pace:
             self.start_some(self.pace, self._rows.now, count)
             self._check()
 
     def regained(self) -> int:
-        """Return how often a group with a rate could be taken from again, after a task was taken from the group."""
         again, self._again = self._again, 0
         return again
 
     def hold_off(self, name: str, seconds: float) -> float:
-        """Start no task of a group, or of the queue for "", for `seconds`; return until when this has an effect.
-
-        With 0 seconds, a group or a queue that is held off may go on.
+        """Start no task of a group, or of the queue for "", for `seconds` (0: hold off no longer); return until when
+        this matters.
         """
         now = self._rows.now
         if not name:
@@ -307,7 +261,6 @@ class Groups(GroupSettings):
         self.idle -= 1
 
     def _check(self) -> None:
-        """Check again until when the queue is closed."""
         if self.until <= self._rows.now:
             self.starts_at, self.paced_at = -inf, None
         self.closed_until = -inf if self.possible(1) else self.starts_at
@@ -315,11 +268,9 @@ class Groups(GroupSettings):
     # tasks come and go
 
     def read(self, names: AbstractSet[str]) -> AbstractSet[str]:
-        """Read the groups of these names, together; return the names of those that are there."""
         return self._rows.read(names) if names else names
 
     def begin(self, name: str, task: int, waiting: int) -> None:
-        """A new task of a group is ready; of most groups it is the only one."""
         if not self.named or self._rows.find(name) is not None:
             self.count_in(name, waiting)
             self.add(name, task)
@@ -330,13 +281,11 @@ class Groups(GroupSettings):
         self.takeable += 1
 
     def count_in(self, name: str, waiting: int) -> None:
-        """A group has one unfinished task more."""
         group = self._group(name, waiting)
         self.unfinished += not group.unfinished
         group.unfinished += 1
 
     def count_out(self, name: str, task: int) -> None:
-        """A task that has a group, and is neither leased nor waiting, is unfinished no more."""
         group = self._rows.change(name)
         group.unfinished -= 1
         self.unfinished -= not group.unfinished
@@ -346,7 +295,6 @@ class Groups(GroupSettings):
         self._tidy(group)
 
     def add(self, name: str, task: int) -> None:
-        """A task is ready."""
         group = self._rows.change(name)
         group.waiting += 1
         if group.pinned_task == task:
@@ -354,42 +302,38 @@ class Groups(GroupSettings):
         self.refresh(group)
 
     def remove(self, name: str) -> None:
-        """A task is ready no more."""
         group = self._rows.change(name)
         group.waiting -= 1
         self.refresh(group)
 
     def rest(self, name: str, task: int) -> None:
-        """A task that has a group is delayed now."""
         group = self._rows.change(name)
         if group.pinned_task == task:
             group.rests = True
         self.refresh(group)
 
     def unlease(self, name: str) -> None:
-        """A task that has a group is leased no more."""
         group = self._rows.change(name)
         group.leased -= 1
         if group.waiting:
             self.refresh(group)
 
     def pin(self, name: str, task: int) -> None:
-        """A task that was tried goes back: it stays ahead of its group where order is kept, unless it is a child."""
+        """Put a tried task ahead of its group where order is kept, unless it is a child."""
         if name and self.keep_order and not name.startswith(e.OF_CHILDREN):
             group = self._rows.change(name)
             group.pinned_task, group.rests = task, False
             self.refresh(group)
 
     def refund(self, name: str) -> None:
-        """The turn of a task that went back untried was none; the group may have gone with the task."""
         if self.named and (group := self._rows.find(name)) is not None and group.takeable:
             self._rows.change(name)
             group.tag = max(self.virtual_time, group.tag - self._turn(name))
 
     def take(self, count: int) -> Sequence[Turn]:
-        """Take the next turns, at most so many.
+        """Take at most `count` turns.
 
-        No more groups than turns can be chosen, so the first groups are all that have to be known.
+        Only the first `count` groups are read, since no turn can come from another group.
         """
         nexts = self._rows.next(count)
         if not self.group_every and all(group.waiting == 1 for group in nexts):
@@ -418,7 +362,6 @@ class Groups(GroupSettings):
         return turns
 
     def _take_each(self, turns: Sequence[Turn]) -> Sequence[Turn]:
-        """Take the only task that is ready of each of these groups: none of the groups has a next turn."""
         if turns:
             self.virtual_time = turns[-1].tag
             self._rows.take_each(turns)
@@ -426,7 +369,6 @@ class Groups(GroupSettings):
         return turns
 
     def end(self, tasks: Sequence[int]) -> int:
-        """Forget the groups of which nothing is left when these leased tasks end; return how many. It may be none."""
         gone = self._rows.end(tasks)
         self.unfinished -= gone
         self._leave(gone)
@@ -444,37 +386,32 @@ class Groups(GroupSettings):
         return 0 if group.producers else self._free(group)
 
     def line_of(self, names: Sequence[str]) -> str | None:
-        """The group in which tasks of these groups, one each, have to wait for room: "" in none, None for never."""
+        """The group in whose line the tasks of these groups wait for room: "" for no wait, None for never."""
         if not self.max_size:
             return ""
         return names[0] if len(set(names)) == 1 and (not names[0] or len(names) <= self.max_size) else None
 
     def reserve(self, name: str, count: int, waiting: int) -> None:
-        """Reserve slots, or free them; tasks without a group need none."""
         if name:
             group = self._group(name, waiting)
             group.reserved += count
             self._tidy(group)
 
     def join(self, name: str, waiting: int) -> None:
-        """A producer waits in the line of a group."""
         self._group(name, waiting).producers += 1
         self.producers += 1
 
     def leave(self, name: str) -> None:
-        """A producer leaves the line of a group."""
         group = self._rows.change(name)
         group.producers -= 1
         self.producers -= 1
         self._tidy(group)
 
     def has_line(self, name: str) -> bool:
-        """True if producers wait for a group."""
         group = self._rows.find(name) if self.producers else None
         return group is not None and group.producers > 0
 
     def admits(self, name: str, count: int) -> bool:
-        """True if there are slots for the first in the line of a group."""
         group = self._rows.find(name)
         if group is None or not self.max_size:
             return True
@@ -483,7 +420,7 @@ class Groups(GroupSettings):
     # inside
 
     def refresh(self, group: Group) -> None:
-        """Find anew until when a group is closed and how many tasks can be taken; a group that opens has a new tag."""
+        """Find anew when a group opens and how many tasks can be taken; a group that opens gets a new tag."""
         closed_until, takeable = -inf, group.waiting
         if takeable and group.name:
             if self.per_group:
@@ -505,10 +442,7 @@ class Groups(GroupSettings):
         group.takeable = takeable
 
     def _group(self, name: str, waiting: int) -> Group:
-        """The group of that name, made if need be, to be changed.
-
-        From the first group on, the tasks without a group are a group too.
-        """
+        """The group of that name, made if need be; with the first, the tasks without a group become a group, too."""
         group = self._rows.find(name)
         if group is None or group.is_idle:
             self.named += 1
@@ -524,7 +458,6 @@ class Groups(GroupSettings):
         return self._rows.change(name)
 
     def _tidy(self, group: Group) -> None:
-        """Forget a group of which nothing is left, or keep it, idle, while the time of its next start has an effect."""
         if group.is_idle:
             if group.starts_at + self.group_pace.slack > self._rows.now:
                 self.idle += 1
@@ -533,7 +466,6 @@ class Groups(GroupSettings):
             self._leave(1)
 
     def _leave(self, count: int) -> None:
-        """Count fewer named groups; after the last group there are no turns."""
         self.named -= count
         if count and not self.named:
             self._rows.remove("")
@@ -543,7 +475,6 @@ class Groups(GroupSettings):
         return self.max_size - group.unfinished - group.reserved
 
     def _new_tag(self, name: str) -> float:
-        """The tag of a group that can be taken from anew."""
         return self.virtual_time + self._turn(name)
 
     def _turn(self, name: str) -> float:

@@ -1,7 +1,4 @@
-"""Holds: weighted capacity with a line, the algorithm under locks, semaphores, read-write locks and elections.
-
-A barrier is a line of holds without weight, which is served at once.
-"""
+"""Holds: weighted capacity with a line of waiters. A barrier is a line of holds without weight."""
 
 from __future__ import annotations
 
@@ -17,10 +14,10 @@ from ._tables import OF_SESSION, Layout, Order, Table
 
 @dataclass(slots=True)
 class Line:
-    """A key that is held or waited for, or whose capacity is fixed; `used` is the weight of its holders.
+    """A key that is held or waited for, or whose capacity is fixed.
 
-    `head` is the ordinal of the waiter at the head of the line. `meeting` is the token of the meeting for which
-    arrivals wait, or which they broke.
+    `head` is the ordinal of the first waiter. `meeting` is the token of the meeting for which arrivals wait, or which
+    they broke.
     """
 
     key: str
@@ -36,7 +33,7 @@ class Line:
 
 @dataclass(slots=True)
 class Hold(Place):
-    """A holder, with a token, or a waiter. `place` is the ordinal of a waiter, and the token of a holder."""
+    """A holder, with a token, or a waiter. `place` is the token or the ordinal."""
 
     weight: int
     value: bytes
@@ -46,8 +43,6 @@ class Hold(Place):
 
 @dataclass(slots=True)
 class Unserved:
-    """A line whose serving was cut short for want of steps."""
-
     key: str
     rank: int
 
@@ -60,8 +55,6 @@ UNSERVED = Layout("unserved", Unserved, ("key",), rank=Order((), ("rank",), grow
 
 
 class Holds(Places[Hold]):
-    """The family of holds."""
-
     def __init__(self, state: State) -> None:
         super().__init__(state, "holds", HOLDS)
         self._lines: Table[Line] = state.table(LINES)
@@ -154,7 +147,6 @@ class Holds(Places[Hold]):
         return page_of(op, placed, capacity=line.capacity, used=line.used, meeting=line.meeting)
 
     def serve_unserved(self) -> None:
-        """Go on with the lines whose serving was cut short."""
         self._state.wake_at("line", None)
         rows = self._unserved.some("rank", limit=self._state.cap)
         if len(rows) == self._state.cap:
@@ -165,7 +157,6 @@ class Holds(Places[Hold]):
                 self._serve(line)
 
     def drop(self, hold: Hold) -> None:
-        """Remove a holder or waiter, whose session may have ended, and serve the line."""
         line = self._lines.get(hold.key)
         assert line is not None
         self._take_out(line, hold)
@@ -176,9 +167,8 @@ class Holds(Places[Hold]):
         self._serve(line)
 
     def _serve(self, line: Line) -> None:
-        """Grant to the head of the line for as long as it fits. A waiter that never fits asks again, and is refused.
-
-        Arrivals wait on until all are there.
+        """Grant to the head of the line for as long as it fits. A waiter that never fits is hinted to ask, and is then
+        refused.
         """
         state = self._state
         while line.waiting:
@@ -206,7 +196,6 @@ class Holds(Places[Hold]):
             self._lines.remove(line)
 
     def _gather(self, line: Line, hold: Hold, parties: int) -> e.HoldAnswer:
-        """An arrival joined the line: if it completes the parties, all are granted at once."""
         state = self._state
         line.capacity, line.meeting = parties, line.meeting or state.token()
         status: e.HoldAnswer = self._status(line, hold)
@@ -231,7 +220,6 @@ class Holds(Places[Hold]):
         self._state.notify_watchers("hold", line.key, e.Notice.CHANGED)
 
     def _take_out(self, line: Line, hold: Hold) -> None:
-        """A holder or waiter goes."""
         if hold.waits:
             line.waiting -= 1
         else:

@@ -1,4 +1,4 @@
-"""The keys of a queue's tasks: who has a key, and the treatment of a new task whose key another task has."""
+"""The keys of tasks, and new tasks whose key another task has."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ _AS_NEW: dict[str, Any] = {"attempts": 0, "deliveries": 0, "keep": False, "progr
 
 
 class Keys:
-    """The keys of new tasks of one queue, during one operation."""
-
     def __init__(
         self,
         state: State,
@@ -45,7 +43,6 @@ class Keys:
         return owner is None or (new.on_duplicate == "replace" and owner.place not in (WAITING, DELAYED))
 
     def on_duplicate_key(self, key: str, new: e.NewTask) -> int | e.Duplicate:
-        """Handle a new task whose key another task has, so that it is not put. Return the answer of the put."""
         owner = self._owner(key)
         assert owner is not None
         if new.on_duplicate == "refuse":
@@ -57,7 +54,7 @@ class Keys:
         return owner.id
 
     def give(self, key: str, new: e.NewTask, task: int) -> None:
-        """A new task has the key from now on; a leased former task does not go back, and another one ends."""
+        """Give the key to a new task; a leased former task does not go back, and any other ends."""
         former = self._owner(key)
         if former is not None and former.place is not None:
             owner = self._task(former)
@@ -92,13 +89,11 @@ class Keys:
         self._owners.update({**dict.fromkeys(keys), **self._rows.owners(self._queue, keys)})
 
     def _keep(self, key: str, task: int, ttl: float) -> None:
-        """Keep the key for the task for at least so long."""
         until = self._state.after(ttl)
         self._rows.keep_key(self._queue, key, task, until)
         self._queue.keep_until = max(self._queue.keep_until, until)
 
     def _replace(self, former: Task, new: e.NewTask) -> None:
-        """A task that is not leased becomes the new one."""
         state, queue, now = self._state, self._queue, self._state.moment
         task, group = former.id, former.group
         first_put = now if former.attempts or former.deliveries else former.first_put
@@ -132,5 +127,4 @@ class Keys:
 
 
 def delay_since(new: e.NewTask, since: float) -> float:
-    """After how many seconds a new task is ready, so many seconds since its first put."""
     return new.delay if new.max_wait is None else max(0.0, min(new.delay, new.max_wait - since))

@@ -1,4 +1,4 @@
-"""Names with lone surrogates: the key of a task, or the name of a group, may have no encoding."""
+"""Keys and names of groups with lone surrogates, which have no encoding."""
 
 from __future__ import annotations
 
@@ -9,5 +9,4 @@ def encoded_name(name: str) -> bytes:
 
 
 def decoded_name(name: bytes) -> str:
-    """The reverse of `encoded_name`."""
     return name.decode("utf-8", "surrogatepass")

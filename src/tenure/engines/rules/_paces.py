@@ -1,8 +1,6 @@
-"""Paces: the time from which the next task of a group, or of a queue, may start, by its rate and by hold-offs.
+"""Paces: the time from which the next task of a group, or of a queue, may start.
 
-The arithmetic is as in a limiter (`tenure.engine.Limiter`, GCRA) for a cost of 1, with one number instead of the end
-of the bookings: the time from which the next task may start. `redis/lua/paces.lua` and `postgres/sql/paces.sql` have
-it in their own languages.
+GCRA as in `tenure.engine.Limiter`, for a cost of 1: one number, the time of the next start, replaces the bookings.
 """
 
 from __future__ import annotations
@@ -14,32 +12,28 @@ import tenure.engine as e
 
 
 class Pace(NamedTuple):
-    """A task starts every so many seconds (0: no rate), and after a pause up to `burst` at once."""
-
     every: float = 0.0
     burst: float = 1.0
 
     @property
     def slack(self) -> float:
-        """The seconds for which a time has an effect after the next start of a task."""
         return (self.burst - 1) * self.every
 
     def at(self, starts_at: float, now: float, new: Pace) -> float:
-        """The time of the next start at a new rate: the tasks that have started count for as many as before."""
+        """The time of the next start at a new rate: tasks that have started count for as many starts as before."""
         if not (self.every and new.every):
             return -inf
         return now + min((starts_at - now) / self.every + self.burst - new.burst, 1.0) * new.every
 
 
 def pace_of(rate: e.Rate | None) -> Pace:
-    """The pace of a setting."""
     return Pace(rate.every, rate.burst) if rate else Pace()
 
 
 class Paced:
     """A group or a queue: its next task may start from `starts_at`.
 
-    While it is held off, `paced_at` is that time by the rate alone; else it means nothing.
+    During a hold-off, `paced_at` is that time by the rate alone.
     """
 
     __slots__ = ()
@@ -48,27 +42,24 @@ class Paced:
     paced_at: float | None
 
     def possible_starts(self, pace: Pace, now: float) -> float:
-        """The number of tasks that may start now."""
         first = max(self.starts_at, now - pace.slack)
         if first > now + e.ROUNDING:
             return 0
         return 1 + floor((now - first + e.ROUNDING) / pace.every) if pace.every else inf
 
     def start_some(self, pace: Pace, now: float, count: int = 1) -> None:
-        """Note that so many tasks start now, if there is a rate."""
         if pace.every:
             self.starts_at = max(self.starts_at, now - pace.slack) + count * pace.every
             self.paced_at = None
 
     def time_left(self, now: float) -> tuple[float, float]:
-        """The seconds until the next task may start, and for how many of these it is held off: all or none."""
+        """The seconds until the next task may start, and the part of them that is a hold-off: all or none."""
         if self.starts_at <= now + e.ROUNDING:
             return 0.0, 0.0
         seconds = self.starts_at - now
         return seconds, seconds if self.paced_at is not None else 0.0
 
     def delay(self, seconds: float, now: float) -> None:
-        """Hold it off for so many seconds from now on, or no longer, for less than a microsecond."""
         by_rate = self._by_rate(now)
         if seconds < e.ROUNDING / 2:
             self.starts_at, self.paced_at = by_rate, None
@@ -76,7 +67,6 @@ class Paced:
             self.starts_at, self.paced_at = now + seconds, by_rate
 
     def set_pace(self, pace: Pace, new: Pace, now: float) -> None:
-        """Have another rate."""
         by_rate = pace.at(self._by_rate(now), now, new)
         if self.paced_at is not None and by_rate < self.starts_at and self.starts_at > now + e.ROUNDING:
             self.paced_at = by_rate
@@ -84,6 +74,5 @@ class Paced:
             self.starts_at, self.paced_at = by_rate, None
 
     def _by_rate(self, now: float) -> float:
-        """The time of the next start by the rate alone."""
         is_held_off = self.paced_at is not None and self.starts_at > now + e.ROUNDING
         return self.paced_at if is_held_off and self.paced_at is not None else self.starts_at

@@ -1,4 +1,4 @@
-"""Pages: rows with their places in an index, and the place from which the next page goes on."""
+"""Pages: rows with their places in an index, and the beginning of the next page."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from tenure.errors import EngineError
 P = TypeVar("P", bound=e.Page[Any])
 
 Position = tuple[Any, ...]
-"""The key by which an index is sorted; the parts are texts and numbers."""
+"""The key by which an index is sorted."""
 
 
 def page_of(scan: e.Scan[P], placed: Sequence[tuple[Position, Any]], **others: Any) -> P:
-    """The page of the rows, in order, each with its place: as many as fit, and one more if there is one.
+    """The page of the rows, each with its place, in order: as many as fit.
 
-    A row that is None is passed over. `others` are the other fields of the page.
+    One row more than fit tells that another page follows. A row that is None is passed over. `others` are the other
+    fields of the page.
     """
     rows = tuple([row for _, row in placed[: scan.limit] if row is not None])
     more = len(placed) > scan.limit
@@ -26,9 +27,8 @@ def page_of(scan: e.Scan[P], placed: Sequence[tuple[Position, Any]], **others: A
 
 
 def place_in(scan: e.Scan[Any], *pattern: str | int) -> Position:
-    """The place after which the page begins, none for the first page; its parts are texts and numbers as in `pattern`.
-
-    Raises `EngineError`.
+    """The place after which the page begins, none for the first page. Raises `EngineError` unless its parts fit
+    `pattern`.
     """
     if not scan.after:
         return ()

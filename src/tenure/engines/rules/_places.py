@@ -1,4 +1,4 @@
-"""Places: the rows of holders of an object and of waiters in its line, for each family that has a line."""
+"""Places: the rows of holders and waiters of an object, for each family with a line."""
 
 from __future__ import annotations
 
@@ -27,23 +27,19 @@ P = TypeVar("P", bound=Place)
 
 
 class Places(ABC, Generic[P]):
-    """The places of a family, by object and name."""
-
     def __init__(self, state: State, family: str, layout: Layout) -> None:
         self._state = state
         self._family = family
         self._places: Table[P] = state.table(layout)
 
     def item(self, place: P) -> e.SessionItem:
-        """Describe a place as a part of its session."""
         return e.SessionItem(self._family, place.key, place.name, not place.waits, self._token(place))
 
     def _hint(self, place: P, news: News) -> None:
         self._state.hint(self._state.process(place.session), place.key, place.name, news)
 
     @abstractmethod
-    def _token(self, _place: P, /) -> int:
-        """The token of a place, 0 if it has none."""
+    def _token(self, _place: P, /) -> int: ...
 
     def _with_token(self, key: str, name: str, token: int) -> P | None:
         place = self._places.get(key, name)

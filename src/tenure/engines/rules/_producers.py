@@ -1,4 +1,4 @@
-"""Producers: they put tasks into a queue that has room, or wait in line until their slots are reserved."""
+"""Producers: they put tasks into a queue, or wait in line until slots are reserved for them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from ._takers import Takers
 
 
 class Producers:
-    """The family of producers."""
-
     def __init__(
         self, state: State, queues: Queues, rows: TaskRows, room: Room, takers: Takers, settling: Settling
     ) -> None:
@@ -50,7 +48,6 @@ class Producers:
         return answer
 
     def put_one(self, op: e.PutOne) -> int | e.Duplicate | e.Reply:
-        """Put a task within the user's transaction."""
         queue = self._queue(op)
         request = e.PutRequest("", (op.task,), wait=False)
         # without waiting, no session is needed
@@ -103,7 +100,6 @@ class Producers:
         )
 
     def _wait(self, queue: Queue, session: int, request: e.PutRequest) -> Producer | None:
-        """Join a line, if the request may wait."""
         count = len(request.tasks)
         if not request.wait or count > queue.settings.max_size:
             return None
@@ -127,7 +123,6 @@ class Producers:
         return e.Accepted(ids)
 
     def _add(self, queue: Queue, tasks: Sequence[e.NewTask], keys: Keys) -> tuple[int | e.Duplicate, ...]:
-        """Put tasks; their ids, or the duplicates in their way."""
         state = self._state
         enqueue, add, now = queue.enqueue, self._rows.add, state.moment
         ids: list[int | e.Duplicate] = []
@@ -156,7 +151,7 @@ class Producers:
 
 
 def _new(tasks: Sequence[e.NewTask], keys: Keys) -> Sequence[e.NewTask]:
-    """The tasks that are put beside those that have the same keys; of two with a key, only one is."""
+    """The tasks that are put beside the tasks with the same keys; of two new tasks with a key, only the first."""
     if not [task for task in tasks if task.key is not None]:
         return tasks
     seen: set[str] = set()

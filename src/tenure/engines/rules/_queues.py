@@ -17,8 +17,6 @@ WAITING, DELAYED, LEASED, SUSPENDED, ENDING, HELD = range(6)
 
 @dataclass(slots=True)
 class StoredSetting:
-    """A field of the record of a queue: its value as text, since when it has had it, and who set it."""
-
     queue: str
     name: str
     value: str
@@ -33,10 +31,9 @@ SETTINGS = Layout("setting", StoredSetting, ("queue", "name"), name=Order(("queu
 class Queue:
     """The settings and counts of a queue.
 
-    `settings` are those of the record with this `revision`. `live` tasks are unfinished, `waiting` and `delayed` as
-    they stand in the orders; `stops` are the leased tasks that are to stop; `lasting` records are kept for good;
-    `cursors` are stored by producers.
-    `known_due` is when the next delayed task is due, as long as `due_is_known`.
+    `settings` are of the record with this `revision`. `live` counts unfinished tasks, `waiting` and `delayed` the tasks
+    in these orders; `stops` the leased tasks that are to stop; `lasting` the records that are kept for good.
+    `known_due` is when the next delayed task is due, while `due_is_known`.
     """
 
     name: str
@@ -70,27 +67,23 @@ class Queue:
 
     @property
     def takeable(self) -> int:
-        """The number of tasks that can be taken now, if the queue has no pace."""
         return self.groups.takeable if self.groups.named else self.waiting
 
     @property
     def room(self) -> int:
-        """The number of tasks for which the queue has room, if no producer waits."""
         return self.settings.max_size - self.live - self.reserved
 
     @property
     def is_kept(self) -> bool:
-        """True if the queue lasts, whatever the time; idle takers aside."""
         keeps = self.live or self.dead or self.lasting or self.producers or self.reserved or self.paused
         return bool(keeps or self.held or self.cursors or self.groups.named)
 
     def keep_record(self, state: State) -> None:
-        """The queue is used: its record, if it has one, lasts for `RECORD_TTL` at least."""
         if self.revision and self.keep_until < state.after(e.RECORD_TTL):
             self.keep_until = state.after(2 * e.RECORD_TTL)
 
     def counts(self, **measured: Any) -> e.QueueCounts:
-        """The counts of the queue; those that are `measured` are read by each engine in its own way."""
+        """The counts of the queue; each engine reads the `measured` ones in its own way."""
         groups = self.groups
         return e.QueueCounts(
             put=self.put,
@@ -112,11 +105,9 @@ class Queue:
         )
 
     def count(self, state: str) -> None:
-        """Count a task that has ended in this state."""
         setattr(self, state, getattr(self, state) + 1)
 
     def forget_counts(self, state: State) -> None:
-        """Reset the counts and the settings, as an unused queue has them."""
         self.put = self.done = self.cancelled = self.expired = self.discarded = self.purged = 0
         if self.revision:
             self.revision, self.settings = 0, e.DEFAULTS
@@ -126,7 +117,6 @@ class Queue:
                 stored.remove(setting)
 
     def enqueue_new(self, task: int, group: str, ready_at: Moment, now: Moment) -> int:
-        """A new task of a group enters an order; return its place."""
         if ready_at > now:
             self.groups.count_in(group, self.waiting)
             return self.enqueue(task, group, ready_at, now)
@@ -135,7 +125,6 @@ class Queue:
         return WAITING
 
     def enqueue(self, task: int, group: str, ready_at: Moment, now: Moment) -> int:
-        """A task enters the order of the waiting or of the delayed tasks; return its place."""
         if ready_at <= now:
             self.waiting += 1
             if self.groups.named:
@@ -149,7 +138,6 @@ class Queue:
         return DELAYED
 
     def dequeue(self, place: int, group: str) -> None:
-        """Count that a task leaves its order, the waiting or the delayed tasks."""
         if place == DELAYED:
             self.delayed -= 1
             self.due_is_known = False
@@ -164,12 +152,8 @@ class Queue:
 
 
 class Queues(Protocol):
-    """The queues of an engine."""
-
     def find(self, name: str, /) -> Any:
-        """A queue as it is now, or None: a queue that nothing keeps is as if never used."""
+        """The queue as it is now, or None if nothing keeps it."""
         ...
 
-    def get(self, name: str, /) -> Any:
-        """The same, made if need be."""
-        ...
+    def get(self, name: str, /) -> Any: ...

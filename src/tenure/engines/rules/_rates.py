@@ -14,8 +14,6 @@ from ._tables import Layout, Order, Table
 
 @dataclass(slots=True)
 class LimiterRow:
-    """A limiter, and until when it has an effect at least."""
-
     key: str
     until: float
     limiter: e.Limiter
@@ -23,8 +21,6 @@ class LimiterRow:
 
 @dataclass(slots=True)
 class LimiterWaiter:
-    """A process that waits, and until when, on the clock of the limiter."""
-
     key: str
     process: str
     due: float
@@ -37,8 +33,6 @@ LIMITER_WAITERS = Layout(
 
 
 class Rates:
-    """Spending at rates, by key."""
-
     def __init__(self, state: State) -> None:
         self._state = state
         self._limiters: Table[LimiterRow] = state.table(LIMITERS)
@@ -96,7 +90,6 @@ class Rates:
         return e.Page((self._row(op.key).limiter.status(self._state.now),))
 
     def forget(self, count: int) -> None:
-        """Forget up to `count` limiters without effect: they are as if never used."""
         state = self._state
         rows = islice(self._limiters.each("until"), count)
         for row in list(takewhile(lambda row: row.until <= state.now, rows)):
@@ -106,14 +99,12 @@ class Rates:
         state.wake_at("limiter", inf if first is None else first.until)
 
     def _row(self, key: str) -> LimiterRow:
-        """The limiter; a new limiter if it has no effect."""
         row = self._limiters.get(key) or LimiterRow(key, 0.0, e.Limiter())
         if not row.limiter.is_used(self._state.now):
             row.limiter = e.Limiter()
         return row
 
     def _keep(self, row: LimiterRow) -> None:
-        """Keep a limiter while it has an effect, which is checked at `until`, and not sooner."""
         now, until = self._state.now, row.limiter.used_until()
         if until <= now:
             if row.until:

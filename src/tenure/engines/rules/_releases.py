@@ -1,7 +1,4 @@
-"""Releases: children that are named before there is anything to release, and begin when their owner would end.
-
-The laws are in `tenure.engine._families`.
-"""
+"""Releases: children that begin when their owner would end, by the laws in `tenure.engine._families`."""
 
 from __future__ import annotations
 
@@ -18,8 +15,6 @@ from ._takers import Takers
 
 
 class Releases:
-    """The releases of tasks, a part of `Families`: their beginning, and the end of those that do not begin."""
-
     _state: State
     _queues: Queues
     _rows: TaskRows
@@ -29,7 +24,6 @@ class Releases:
     _forget: Callable[[str, int], None]
 
     def _differs(self, entry: Any, to: str, new: e.NewTask) -> bool:
-        """Return True if a release that is there has another target, or another payload as long as it is on record."""
         queue: Queue | None = self._queues.find(entry.child_queue)
         task = None if queue is None else self._rows.task(queue, entry.child)
         if task is None or entry.child_queue != to:
@@ -37,7 +31,6 @@ class Releases:
         return self._rows.unfinished_record(queue, task, "held").payload != new.payload
 
     def _change_held(self, family: Any, entry: Any, change: str) -> e.Reply:
-        """Undo or keep what a held release is for, before its owner ends."""
         if change == "keep":
             self._remove(family, entry, "kept")
         elif self._entries.first("unfinished", family.queue, family.task) is not None:

@@ -1,4 +1,4 @@
-"""Room in a queue: slots that are reserved for producers, and the lines in which producers wait for slots."""
+"""Room in a queue: reserved slots, and the lines of producers that wait for slots."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ IN_LINE, RESERVED, IN_GROUP = 0, 1, 2
 
 @dataclass(slots=True)
 class Producer:
-    """A producer that waits to put `count` tasks, or has that many slots reserved.
-
-    Its group is the group for which it waits, or in which it has slots reserved.
-    """
+    """A producer that waits to put `count` tasks, or has as many slots reserved; in `group`, if it has one."""
 
     queue: str
     name: str
@@ -47,21 +44,17 @@ PRODUCERS = Layout(
 
 
 class Room:
-    """The producers of all queues that wait, or have slots reserved."""
-
     def __init__(self, state: State, queues: Queues) -> None:
         self._state = state
         self._queues = queues
         self._producers: Table[Producer] = state.table(PRODUCERS)
 
     def find(self, queue: Queue, name: str) -> Producer | None:
-        """A producer that waits or has slots reserved."""
         if queue.producers or queue.reserved or queue.groups.producers:
             return self._producers.get(queue.name, name)
         return None
 
     def join(self, queue: Queue, name: str, session: int, count: int, group: str) -> Producer:
-        """A producer waits in the line of its group if that has no room, and else in the line of the queue."""
         queue.ordinal += 1
         place, groups = IN_LINE, queue.groups
         if groups.room(group) < count:
@@ -78,7 +71,6 @@ class Room:
         return producer
 
     def position(self, producer: Producer) -> int:
-        """The place of a producer in its line, from 1 on."""
         if producer.place == IN_LINE:
             head = self._producers.first("line", producer.queue)
         else:
@@ -87,7 +79,6 @@ class Room:
         return producer.ordinal - head.ordinal + 1
 
     def remove(self, queue: Queue, producer: Producer) -> None:
-        """A producer leaves its line, or its slots are free; the caller makes room for others."""
         self._producers.remove(producer)
         if producer.place == IN_GROUP:
             queue.groups.leave(producer.group)
@@ -99,7 +90,6 @@ class Room:
             queue.producers -= 1
 
     def make_room(self, queue: Queue, group: str) -> None:
-        """A task or a slot was freed in this group, and so in the queue."""
         groups = queue.groups
         while groups.has_line(group):
             producer = self._first_in(queue.name, group)
@@ -113,13 +103,11 @@ class Room:
         self.admit(queue)
 
     def make_room_in_groups(self, queue: Queue) -> None:
-        """The settings of the groups have changed."""
         if queue.groups.producers:
             for group in sorted({row.group for row in self._producers.each("in_groups", queue.name)}):
                 self.make_room(queue, group)
 
     def admit(self, queue: Queue) -> None:
-        """Reserve slots for the head of the producers' line, for as long as it fits."""
         while queue.producers:
             producer = self._producers.first("line", queue.name)
             assert producer is not None
@@ -131,16 +119,13 @@ class Room:
             self._state.hint(self._state.process(producer.session), queue.name, producer.name, e.Notice.ROOM)
 
     def drop(self, producer: Producer) -> None:
-        """Remove a producer whose session has ended."""
         queue = self._queues.get(producer.queue)
         self.remove(queue, producer)
         self.make_room(queue, producer.group)
 
     def item(self, producer: Producer) -> e.SessionItem:
-        """Describe a producer as a part of its session."""
         return e.SessionItem("producers", producer.queue, producer.name, producer.place == RESERVED, 0)
 
     def _first_in(self, queue: str, group: str) -> Producer:
-        """The head of the line of a group in which producers wait."""
         (head,) = self._producers.some("in_groups", queue, limit=1, after=(encoded_name(group), -1))
         return head

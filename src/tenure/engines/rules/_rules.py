@@ -26,15 +26,9 @@ from ._tasks import Tasks
 
 
 class EngineState(State, SessionState, Protocol):
-    """The state of an engine, with its sessions and their watches."""
+    def first_watch(self, session: Any, /) -> Any: ...
 
-    def first_watch(self, session: Any, /) -> Any:
-        """The watch that a session began first."""
-        ...
-
-    def unwatch(self, watch: Any, /) -> None:
-        """Forget a watch of a session."""
-        ...
+    def unwatch(self, watch: Any, /) -> None: ...
 
 
 class Rules:
@@ -96,6 +90,5 @@ class Rules:
 
 
 def _first_of_session(state: State, layout: Layout) -> Callable[[Session], Any]:
-    """Finds the first row of a table that a session has."""
     rows = state.table(layout)
     return lambda session: rows.first("session", session.number)

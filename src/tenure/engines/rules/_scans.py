@@ -20,20 +20,12 @@ from ._tasks import Tasks
 
 
 class Survey(Protocol):
-    """The indexes that each engine reads in its own way."""
+    def names(self, scan: e.Scan[e.Page[str]], /) -> e.Page[str]: ...
 
-    def names(self, scan: e.Scan[e.Page[str]], /) -> e.Page[str]:
-        """The names of a kind."""
-        ...
-
-    def health(self, scan: e.Scan[e.Page[e.Health]], /) -> e.Page[e.Health]:
-        """The health of the engine."""
-        ...
+    def health(self, scan: e.Scan[e.Page[e.Health]], /) -> e.Page[e.Health]: ...
 
 
 class Scans:
-    """The reader of all indexes."""
-
     def __init__(
         self,
         state: State,
@@ -56,7 +48,7 @@ class Scans:
             None,
             (state.table(TAKERS), takers.item),
         )
-        """As `FAMILIES`: the tables of all but the tasks."""
+        """The tables of all families of `FAMILIES` but the tasks."""
         self._readers: dict[e.Index[Any], Callable[[Any], Any]] = {
             **dict.fromkeys(e.NAMES.values(), survey.names),
             e.SESSION: self._items,

@@ -1,4 +1,4 @@
-"""Sessions: opened, renewed and closed; the holds of an ended session are dropped family by family."""
+"""Sessions: opened, renewed and closed; an ended session drops its holds family by family."""
 
 from __future__ import annotations
 
@@ -14,40 +14,24 @@ Family = tuple[Callable[[Any], Any], Callable[[Any], object]]
 
 
 class SessionState(Protocol):
-    """The sessions of an engine."""
+    def session(self, name: str, /) -> Any: ...
 
-    def session(self, name: str, /) -> Any:
-        """The open session of that name."""
-        ...
+    def open(self, name: str, process: str, ttl: float, /) -> None: ...
 
-    def open(self, name: str, process: str, ttl: float, /) -> None:
-        """Open a session."""
-        ...
+    def renew(self, session: Any, ttl: float, /) -> None: ...
 
-    def renew(self, session: Any, ttl: float, /) -> None:
-        """Have the session end in `ttl` seconds."""
-        ...
-
-    def end(self, session: Any, /) -> None:
-        """Have the session end now, before all others."""
-        ...
+    def end(self, session: Any, /) -> None: ...
 
     def ended(self) -> Iterable[Session]:
         """The sessions whose time has passed, in the order of their ends, then of their names."""
         ...
 
-    def forget(self, session: Any, /) -> None:
-        """The session has nothing left."""
-        ...
+    def forget(self, session: Any, /) -> None: ...
 
-    def step(self) -> bool:
-        """Take a step of the budget; False if none is left."""
-        ...
+    def step(self) -> bool: ...
 
 
 class Sessions:
-    """The family of sessions; `families` are what a session may have, in the order in which it is dropped."""
-
     def __init__(self, state: SessionState, families: list[Family]) -> None:
         self._state = state
         self._families = families
@@ -79,7 +63,6 @@ class Sessions:
         return e.Reply.OK
 
     def end_expired(self) -> None:
-        """Drop what the ended sessions have, for as long as there are steps left."""
         for session in self._state.ended():
             for first, drop in self._families:
                 while (thing := first(session)) is not None:

@@ -24,10 +24,8 @@ _STAYS_AHEAD = (
 
 
 class Settling:
-    """Ends deliveries and tasks."""
-
     families: Any
-    """The `Families`, which settle by this object, and set themselves here."""
+    """The `Families`, which set themselves here."""
 
     def __init__(self, state: State, queues: Queues, rows: TaskRows, room: Room, takers: Takers) -> None:
         self._state = state
@@ -39,7 +37,7 @@ class Settling:
     def settle_all(
         self, queue: Queue, session: Session, settles: Sequence[e.Settle], *, at_once: bool = False
     ) -> tuple[int, ...]:
-        """Apply verdicts; the tokens of those that are refused. The caller offers what can be taken.
+        """Apply verdicts; return the refused tokens. The caller offers the tasks that can be taken.
 
         With `at_once`, the verdicts of tasks with unfinished children are refused too.
         """
@@ -69,7 +67,6 @@ class Settling:
         return tuple(refused)
 
     def _end_groups(self, queue: Queue, accepted: Sequence[tuple[Task, e.Settle]]) -> None:
-        """Forget the groups that end with these tasks, and read the others, each with one statement."""
         names = {lease.group for lease, _ in accepted if lease.group}
         gone = queue.groups.end([lease.id for lease, settle in accepted if settle.verdict is e.Verdict.DONE])
         left = queue.groups.read(names) if gone < len(names) else ()
@@ -100,11 +97,9 @@ class Settling:
                 groups.refund(lease.group)
 
     def _is_late(self, lease: Task) -> bool:
-        """True if the deadline of a leased task has passed: its holder was then asked to stop."""
         return lease.stop is not None and lease.is_late(self._state.moment)
 
     def drop(self, found: tuple[str, int]) -> None:
-        """The session that held a task of a queue has ended."""
         name, task_id = found
         queue: Queue = self._queues.get(name)
         task = self._rows.task(queue, task_id)
@@ -144,7 +139,9 @@ class Settling:
             self.give_back(queue, task, ready_at, follows.attempts, follows.deliveries)
 
     def give_back(self, queue: Queue, task: Task, ready_at: Moment, attempts: int, deliveries: int) -> None:
-        """A task that is in no order goes back into it; the caller offers what can be taken."""
+        """Put a task that is in no order back; the caller of this and the next methods offers the tasks that can be
+        taken.
+        """
         due = self._takers.due(queue)
         place = queue.enqueue(task.id, task.group, ready_at, self._state.moment)
         self.release(queue, task, place, ready_at, attempts, deliveries)
@@ -154,7 +151,6 @@ class Settling:
     def release(
         self, queue: Queue, task: Task, place: int, ready_at: Moment, attempts: int, deliveries: int
     ) -> None:
-        """A task is at this place, and leased no more."""
         self._rows.update(
             *(queue, task),
             place=place,
@@ -167,7 +163,6 @@ class Settling:
         )
 
     def postpone(self, queue: Queue, task: Task, op: e.Move) -> None:
-        """A task that is in no order goes back as the move says; the caller offers what can be taken."""
         former, state = task.group, self._state
         if op.group is not None and op.group != former:
             if op.group:
@@ -182,13 +177,11 @@ class Settling:
             self._room.make_room(queue, former)
 
     def edit(self, queue: Queue, task: Task, op: e.Move) -> None:
-        """A task that is not leased has the payload, the priority and the group of the move."""
         new = {"payload": op.payload, "priority": op.priority, "group": op.group}
         if changes := {name: value for name, value in new.items() if value is not None}:
             self._rows.update(queue, task, **changes)
 
     def cancel(self, queue: Queue, task: Task, ttl: float | None, state: str = "cancelled") -> None:
-        """Have a task end in this state, or its holder cancel it; the caller offers what can be taken."""
         if task.place == LEASED:
             if not task.stop:
                 queue.stops += 1
@@ -203,14 +196,12 @@ class Settling:
             self.end_untaken(queue, task, state, ttl)
 
     def end_untaken(self, queue: Queue, task: Task, state: str, ttl: float | None) -> None:
-        """A task that is not leased ends; "purged", it leaves no record."""
         queue.dequeue(task.place, task.group)
         ends = e.Ends(state, task.attempts, b"", ttl)
         if not (task.kin and self.families.keep(queue, task, ends)):
             self.end(queue, task, ends)
 
     def remove(self, queue: Queue, task: int, group: str) -> None:
-        """A queue has one unfinished task less, which is neither leased nor in an order."""
         queue.live -= 1
         if group:
             queue.groups.count_out(group, task)
@@ -220,7 +211,6 @@ class Settling:
             self._state.notify_watchers("drain", queue.name, e.Notice.DRAINED)
 
     def end(self, queue: Queue, task: Task, ends: e.Ends, session: Session | None = None) -> None:
-        """A task, neither leased nor in an order, has ended, settled by the session if there is one."""
         if ends.state != "done" and task.kin and self.families.is_release(queue, task.id):
             ends = e.as_letter(ends)
         state, ttl = self._state, ends.ttl
@@ -239,7 +229,6 @@ class Settling:
             self.families.ended(queue, task.id, ends.state, ends.result)
 
     def expire(self) -> None:
-        """End tasks that expire or are late, in the order of their time and id, for as long as there are steps left."""
         while expired := self._rows.expired():
             for name, task in expired:
                 if not self._state.step():

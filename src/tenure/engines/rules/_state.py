@@ -10,8 +10,6 @@ import tenure.engine as e
 from ._tables import Layout, Table
 
 News = e.Granted | e.Claimed | e.Notice
-"""The subject of a hint."""
-
 Moment: TypeAlias = Any
 """A time of a task in the unit of the engine: a float or an integer."""
 
@@ -31,98 +29,62 @@ class Session(Protocol):
 
 @dataclass(slots=True)
 class Counters:
-    """The last number given of each kind."""
-
     token: int = 0
     ending: int = 0
     rank: int = 0
 
 
 class State(Protocol):
-    """Tables, time, numbers, sessions, hints and the step budget of the operation that is being applied."""
-
     @property
     def last(self) -> Counters: ...
 
     @property
-    def now(self) -> float:
-        """The time of the engine, in seconds."""
-        ...
+    def now(self) -> float: ...
 
-    def table(self, layout: Layout, /) -> Table[Any]:
-        """The table of a layout, made if need be."""
-        ...
+    def table(self, layout: Layout, /) -> Table[Any]: ...
 
-    def session(self, name: str, /) -> Session | None:
-        """The open session of that name."""
-        ...
+    def session(self, name: str, /) -> Session | None: ...
 
-    def process(self, session: int, /) -> str:
-        """The process of the session with that number."""
-        ...
+    def process(self, session: int, /) -> str: ...
 
     def token(self) -> int:
-        """A new number above all before it, which does not go back when data is lost: a fencing token, or an id."""
+        """A new fencing token or id, above all before it, also after a loss of data."""
         ...
 
-    def rank(self) -> int:
-        """A number above all ranks before it."""
-        ...
+    def rank(self) -> int: ...
 
-    def hint(self, process: str, key: str, name: str, news: News, /) -> None:
-        """Hint a process."""
-        ...
+    def hint(self, process: str, key: str, name: str, news: News, /) -> None: ...
 
     @property
-    def cap(self) -> int:
-        """The steps of an operation."""
-        ...
+    def cap(self) -> int: ...
 
-    def step(self) -> bool:
-        """Take a step of the budget; False if none is left: the operation is unfinished."""
-        ...
+    def step(self) -> bool: ...
 
     def wake_at(self, kind: str, when: float | None, /) -> None:
-        """Clear up this kind of thing at that time, or sooner if that was said before; None: forget what was said."""
+        """Clear up this kind of thing at `when`, or at an earlier time set before; None clears that time."""
         ...
 
     @property
-    def moment(self) -> Moment:
-        """The time of the tasks, in the unit of the engine."""
-        ...
+    def moment(self) -> Moment: ...
 
-    def after(self, seconds: float, /) -> Moment:
-        """The moment so many seconds from now."""
-        ...
+    def after(self, seconds: float, /) -> Moment: ...
 
-    def seconds_since(self, moment: Moment, /) -> float:
-        """The seconds since a moment."""
-        ...
+    def seconds_since(self, moment: Moment, /) -> float: ...
 
-    def clock_time(self, moment: Moment | None, /) -> float | None:
-        """A moment as seconds on the clock of `now`."""
-        ...
+    def clock_time(self, moment: Moment | None, /) -> float | None: ...
 
-    def ask_again_in(self, due: float | None = None, /) -> float:
-        """Seconds until the next session ends, or until `due` if that is earlier."""
-        ...
+    def ask_again_in(self, due: float | None = None, /) -> float: ...
 
     def cached_reply(self, session: str, n: int, name: str, /) -> Any:
-        """The answer to the same numbered operation when it came before, GONE, or None for a new operation."""
+        """The answer to the same numbered operation, GONE, or None for a new operation."""
         ...
 
-    def cache_reply(self, session: str, n: int, name: str, answer: object, /) -> None:
-        """Keep the answer to a numbered operation until the next one of that name."""
-        ...
+    def cache_reply(self, session: str, n: int, name: str, answer: object, /) -> None: ...
 
     def subscribe_once(self, kind: str, key: str, session: str, /) -> None:
-        """Hint the open session of that name once, when the object has changed."""
+        """Hint the open session of that name once, when the object has changed; `watch_task`: when the task has."""
         ...
 
-    def watch_task(self, kind: str, key: str, task: int, session: str, /) -> None:
-        """Hint the open session of that name once, when the task of a queue has ended or changed."""
-        ...
+    def watch_task(self, kind: str, key: str, task: int, session: str, /) -> None: ...
 
-    def notify_watchers(self, kind: str, key: str, notice: e.Notice, /) -> None:
-        """Hint the sessions that have subscribed to the object."""
-        ...
+    def notify_watchers(self, kind: str, key: str, notice: e.Notice, /) -> None: ...

@@ -1,7 +1,7 @@
 """Tables: rows found by a key, and by orders. The rules read and write them; an engine stores them.
 
-A row is a dataclass. Its fields are of the types int, float, str, bytes and bool, and int or None. A rule changes the
-fields of a row that it has read and saves the row; a field that places the row in an order changes by `move` alone.
+A row is a dataclass with fields of the types int, float, str, bytes, bool, and int or None. A rule changes fields of a
+row that it has read and saves the row; a field that places the row in an order changes by `move` alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ R = TypeVar("R")
 class Order(NamedTuple):
     """Rows with equal values of the fields `of`, in the order of the fields `by`, which tell them apart.
 
-    With `when`, a field and a value, the order has only the rows with that value. With `grows`, a row that enters the
+    `when` is a field and a value: the order has only the rows with that value. With `grows`, a row that enters the
     order comes behind all others.
     """
 
@@ -26,7 +26,6 @@ class Order(NamedTuple):
 
     @property
     def fields(self) -> set[str]:
-        """The fields that place a row in the order."""
         return {*self.of, *self.by, *(self.when or ())[:1]}
 
 
@@ -35,8 +34,6 @@ OF_SESSION = Order(("session",), ("rank",), grows=True)
 
 
 class Layout:
-    """The rows of a table: their class, the fields of their key, and their orders by name."""
-
     __slots__ = ("key", "name", "orders", "row")
 
     def __init__(self, name: str, row: type[Any], key: tuple[str, ...], /, **orders: Order) -> None:
@@ -46,41 +43,30 @@ class Layout:
         self.orders: dict[str, Order] = orders
 
     def orders_with(self, *fields: str) -> list[str]:
-        """The names of the orders that read any of these fields."""
         return [name for name, order in self.orders.items() if not order.fields.isdisjoint(fields)]
 
 
 class Table(Protocol[R]):
-    """A table of one layout. What an operation costs depends on the number of rows that it returns."""
+    """A table of one layout. The cost of an operation depends on the number of rows that it returns."""
 
-    def get(self, *key: Any) -> R | None:
-        """The row with this key."""
-        ...
+    def get(self, *key: Any) -> R | None: ...
 
     def save(self, row: R, /) -> None:
         """Keep a new row, or the changed fields of a row that no order reads."""
         ...
 
     def move(self, row: R, /, **fields: Any) -> None:
-        """Change these fields of a row, which orders may read, but not its key."""
+        """Change fields of a row, which orders may read, but not its key."""
         ...
 
-    def remove(self, row: R, /) -> None:
-        """Delete a row."""
-        ...
+    def remove(self, row: R, /) -> None: ...
 
-    def first(self, order: str, *of: Any) -> R | None:
-        """The first row in that order."""
-        ...
+    def first(self, order: str, *of: Any) -> R | None: ...
 
-    def last(self, order: str, *of: Any) -> R | None:
-        """The last row in that order."""
-        ...
+    def last(self, order: str, *of: Any) -> R | None: ...
 
     def each(self, order: str, *of: Any) -> Iterator[R]:
         """The rows in that order, while none of them is saved or removed."""
         ...
 
-    def some(self, order: str, *of: Any, limit: int, after: tuple[Any, ...] = ()) -> list[R]:
-        """The first rows in that order, behind the row with the values `after` of the fields `by`."""
-        ...
+    def some(self, order: str, *of: Any, limit: int, after: tuple[Any, ...] = ()) -> list[R]: ...

@@ -1,4 +1,4 @@
-"""Takers: sessions that are idle, and are hinted in the order in which they came when tasks can be taken."""
+"""Takers: idle sessions, hinted in the order in which they came when tasks can be taken."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from ._tables import OF_SESSION, Layout, Order, Table
 
 @dataclass(slots=True)
 class Taker:
-    """A session that is idle, and wants so many tasks of a queue."""
-
     queue: str
     session: int
     rank: int
@@ -29,8 +27,6 @@ TAKERS = Layout(
 
 
 class Takers:
-    """The idle takers of all queues."""
-
     def __init__(self, state: State, queues: Queues, rows: TaskRows) -> None:
         self._state = state
         self._queues = queues
@@ -38,7 +34,6 @@ class Takers:
         self._takers: Table[Taker] = state.table(TAKERS)
 
     def register(self, queue: Queue, session: Session, want: int) -> None:
-        """A session is idle and wants that many tasks, keeping its place; with 0, it is busy."""
         if want <= 0 and not queue.takers:
             return
         taker = self._takers.get(queue.name, session.number)
@@ -53,10 +48,9 @@ class Takers:
         self._takers.save(taker)
 
     def offer(self, queue: Queue, count: int, *, to_ask: bool = False) -> None:
-        """Hint idle takers that `count` more tasks can be taken, as many takers as are needed.
+        """Hint as many idle takers as `count` more tasks need; with `to_ask`, only to ask in time.
 
-        A queue with a pace hints one: whoever takes something has the next one hinted. `to_ask`: they are hinted only
-        to ask in time.
+        A queue with a pace hints one taker; each taking then hints the next.
         """
         if count > 0 and queue.takers and queue.groups.has_pace and not to_ask:
             count = min(count, int(queue.groups.closed_until == -inf))
@@ -68,15 +62,14 @@ class Takers:
             count -= taker.want
 
     def offer_sooner(self, queue: Queue, due: Moment | None) -> None:
-        """A new earliest due time: one idle taker must know, to ask in time."""
         now_due = self.due(queue)
         if now_due is not None and (due is None or now_due < due):
             self.offer(queue, 1, to_ask=True)
 
     def due(self, queue: Queue) -> Moment | None:
-        """The time at which more can be taken, since a task is due or a pace allows it.
+        """The time at which more tasks can be taken, since a task is due or a pace allows it.
 
-        To be asked before tasks enter the order. `known_due` is then when the next task is due.
+        Ask before tasks enter the order; `known_due` is then when the next task is due.
         """
         if not queue.due_is_known:
             queue.known_due = self._rows.next_due(queue) if queue.delayed else None
@@ -86,11 +79,9 @@ class Takers:
         return queue.known_due
 
     def drop(self, taker: Taker) -> None:
-        """The session of an idle taker has ended."""
         self._remove(self._queues.get(taker.queue), taker)
 
     def item(self, taker: Taker) -> e.SessionItem:
-        """Describe a taker as a part of its session."""
         return e.SessionItem("takers", taker.queue, "", held=False, token=0)
 
     def _remove(self, queue: Queue, taker: Taker) -> None:

@@ -23,12 +23,10 @@ _PLACES: dict[str, tuple[str | int, ...]] = {
     **dict.fromkeys(("leased", "suspended", "ending"), (0,)),
     **dict.fromkeys(("ended", *e.ENDED), (0,)),
 }
-"""Of what a place in a listing is made: group, priority, time and id; time and id; token or id; rank of the ending."""
+"""The parts of a place in a listing: group, priority, time and id; time and id; token or id; rank of the ending."""
 
 
 class Tasks:
-    """The family of tasks."""
-
     def __init__(
         self, state: State, queues: Queues, rows: TaskRows, room: Room, takers: Takers, settling: Settling
     ) -> None:
@@ -65,7 +63,6 @@ class Tasks:
         return answer
 
     def _promote(self, queue: Queue) -> None:
-        """Have delayed tasks wait that are due."""
         self._takers.due(queue)
         if queue.known_due is not None and queue.known_due <= self._state.moment:
             moved, in_groups = self._rows.promote(queue, self._state.cap)
@@ -88,10 +85,7 @@ class Tasks:
     def _take_at_pace(
         self, queue: Queue, session: Session, want: int, takeable: int
     ) -> tuple[Sequence[e.Taken], int]:
-        """Take what may start now of a queue that has a rate or a pace, or whose groups have.
-
-        Return how many tasks more can be taken, too, where so many could be before.
-        """
+        """Take what may start now where the queue or a group has a pace; also return how many more can be taken."""
         groups = queue.groups
         was_closed = groups.closed_until > -inf
         groups.pass_time()
@@ -107,7 +101,6 @@ class Tasks:
         return tasks, queue.takeable - takeable + again
 
     def complete(self, op: e.Complete) -> e.Reply:
-        """Settle a task within a transaction of the user's."""
         refused = self.complete_all(e.CompleteAll(op.session, op.key, (op.settle,)))
         if isinstance(refused, e.Reply):
             return refused
@@ -118,7 +111,6 @@ class Tasks:
         return e.Reply.CHILDREN if is_leased else e.Reply.REFUSED
 
     def complete_all(self, op: e.CompleteAll) -> tuple[int, ...] | e.Reply:
-        """Settle tasks within a transaction of the user's."""
         session = self._state.session(op.session)
         if session is None:
             return e.Reply.GONE
@@ -154,7 +146,6 @@ class Tasks:
         return e.Unfinished(self._state_of(task), state.ask_again_in())
 
     def one(self, op: e.Scan[e.TaskPage]) -> e.TaskPage:
-        """The task with an id, or the task that has a key."""
         state, queue = self._state, self._queues.find(op.key)
         owner = (
             queue and self._rows.owners(queue, {op.only}).get(op.only) if op.index is e.KEYED_TASK else None
@@ -172,7 +163,6 @@ class Tasks:
         return e.TaskPage((record,), ask_again_in=state.ask_again_in(state.clock_time(change)))
 
     def listed(self, op: e.Scan[e.Page[e.Record]]) -> e.Page[e.Record]:
-        """The tasks in a state."""
         after, queue = place_in(op, *_PLACES[op.index.name]), self._queues.find(op.key)
         rows = queue and self._rows.listed(queue, op.index.name, after, op.limit + 1)
         return page_of(op, rows or ())
@@ -245,5 +235,4 @@ class Tasks:
         self._takers.offer_sooner(queue, due)
 
     def _offer_newly_takeable(self, queue: Queue, takeable: int, was_closed: bool) -> None:
-        """Hint the takers that are needed for the tasks that can be taken now, and could not be before."""
         self._takers.offer(queue, queue.waiting if was_closed else queue.takeable - takeable)

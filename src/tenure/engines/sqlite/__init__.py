@@ -29,10 +29,10 @@ class SqliteEngine(e.Engine):
     """Keeps everything in the SQLite file at `path`, which is made if need be; its directory must exist.
 
     All processes of one machine that open the file share its state. `synchronous` is "NORMAL" (safe against the death
-    of processes; the loss of power may take the last moments with it) or "FULL" (safe against that too, at the price of
-    one flush of the disk for each batch). `busy_timeout` is for how many seconds a batch waits while other processes
-    write. `clock` returns seconds and serves instead of the system's clocks. With `inline`, there is no thread: the
-    file is used on the event loop's own thread, which stands still meanwhile; made for tests in virtual time.
+    of processes; a loss of power may take the last moments) or "FULL" (safe against that too, for one flush of the disk
+    with each batch). `busy_timeout` is for how many seconds a batch waits while other processes write. `clock` returns
+    seconds and replaces the system's clocks. With `inline`, there is no thread: the engine uses the file on the event
+    loop's own thread, and the loop stands still meanwhile. This is for tests in virtual time.
 
     Raises `ValueError` for a path that means no file, `EngineError` for a relative path in a directory that is deleted.
     Thread safety: none; an engine belongs to one event loop. Other engines may be open on the same file.
@@ -86,8 +86,7 @@ class SqliteEngine(e.Engine):
     def submit(self, operation: e.Operation[Any], on_answer: Callable[[Any], object], /) -> None:
         """Apply an operation in the next transaction; see `tenure.engine.Engine.submit`.
 
-        The answer is `StoreUnavailable`, with nothing applied, when the engine does not serve or other processes kept
-        the file locked.
+        The answer is `StoreUnavailable`, with nothing applied, when other processes kept the file locked.
         """
         self._batches.submit(operation, on_answer)
 

@@ -1,4 +1,4 @@
-"""Waiting for another writer: in short steps of our own, since SQLite's back-off starves the third in the queue."""
+"""Waiting for another writer in short steps, since SQLite's own back-off starves the third in the queue."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ class BusyRetry:
         self._given_up = False
 
     def give_up(self) -> None:
-        """Wait no longer, now and in future."""
         self._given_up = True
 
     def run(self, step: Callable[[], T]) -> T:

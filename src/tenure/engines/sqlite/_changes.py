@@ -1,4 +1,4 @@
-"""Tasks that change or end: written together; sessions that follow them, or wait for their ends, are hinted."""
+"""Changes and ends of tasks, written together, and hints to the followers of the tasks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ class Changes:
         """The number of tasks that have ended in this transaction."""
 
     def begin(self) -> None:
-        """Forget what a transaction that failed has left."""
         self._changed, self._ended, self._recorded, self._results, self._count = {}, [], [], [], 0
 
     def update(self, _queue: SqliteQueue, task: Task, **fields: Any) -> None:
@@ -51,7 +50,6 @@ class Changes:
         self._results.append(ends.result)
 
     def store(self) -> None:
-        """Write the changes, then the endings."""
         if self._changed:
             self._store_changes()
         if self._ended:
@@ -109,7 +107,6 @@ class Changes:
         state.unfinished = soonest is not None and soonest <= state.moment
 
     def forget_records(self) -> None:
-        """Forget outdated records: a few at a time, and more than can have come since."""
         state = self._state
         if state.soonest.record is not None and state.soonest.record <= state.moment:
             state.run(TASKS.forget, now=state.moment, count=e.how_many_to_forget(self._count))

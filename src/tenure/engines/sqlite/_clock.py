@@ -1,4 +1,4 @@
-"""The two clocks of the engine, in whole microseconds: they are exact, small in an index, and survive JSON."""
+"""The two clocks of the engine, in whole microseconds: exact, small in an index, and safe in JSON."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ _JUMP = 0.05
 class Clocks:
     """`wall` for due times and tokens, `boot` (which counts the time asleep) for the ends of sessions.
 
-    `boot` is the same for all processes of a machine, in whatever time namespace. A clock that is given serves for
-    both.
+    `boot` is the same for all processes of a machine, in any time namespace. A given clock serves for both.
 
     Thread safety: none needed.
     """
@@ -32,17 +31,14 @@ class Clocks:
 
 
 def micros(seconds: float) -> int:
-    """A duration in microseconds; more than some ten thousand years count as for ever."""
     return round(min(seconds * 1e6, FAR))
 
 
 def seconds(micros: int) -> float:
-    """An elapsed time in seconds, not below 0."""
     return max(0, micros) / 1e6
 
 
 def moment(micros: int | None) -> float | None:
-    """A moment in seconds."""
     return None if micros is None else micros / 1e6
 
 
@@ -62,9 +58,9 @@ def boot_id() -> str:
 class SinceBoot:
     """Seconds since the machine was booted, on its own clock.
 
-    A time namespace shifts `CLOCK_BOOTTIME`. The kernel shows the shift, and this takes it away again. A process that
-    was frozen and restored (CRIU) is in another namespace: then the two clocks have jumped apart, and the shift is read
-    again. Systems without `CLOCK_BOOTTIME` may not count the time asleep.
+    A time namespace shifts `CLOCK_BOOTTIME`; the kernel shows the shift, which is subtracted here. It is read again
+    when the two clocks have jumped apart: a process that was frozen and restored (CRIU) is in another namespace.
+    Systems without `CLOCK_BOOTTIME` may not count the time asleep.
 
     Thread safety: none needed; at worst two threads read the shift.
     """
@@ -85,7 +81,6 @@ class SinceBoot:
 
 
 def _shift() -> float:
-    """By how many seconds this process's `CLOCK_BOOTTIME` is ahead of the machine's."""
     try:
         lines = (_SELF / "timens_offsets").read_text("ascii").splitlines()
     except OSError:  # no time namespaces, or no /proc: then `boot_id` is empty too

@@ -16,8 +16,6 @@ from ._tasks import SqliteTaskRows
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The counts of queues."""
-
     _state: SqliteState
     _queues: SqliteQueues
     _rows: SqliteTaskRows
@@ -55,7 +53,6 @@ class Counts:
         )
 
     def _oldest(self, queue: SqliteQueue) -> float:
-        """For how many seconds the longest waiting task has been ready."""
         moments = [self._state.moment]
         if queue.waiting:
             rows = [self._state.one(TASKS.oldest, queue=queue.id)]

@@ -1,4 +1,4 @@
-"""Applying an operation in the user's transaction, on their own connection to the engine's file."""
+"""Operations in the user's transaction, on their own connection to the engine's file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _LOCK = "DELETE FROM meta WHERE 0"
 def apply_enlisted(
     path: Path, clocks: Clocks, operation: e.Enlisted[e.A], db: sqlite3.Connection, _: object
 ) -> e.A:
-    """Apply it. Raises `TypeError`, `ValueError` (another file), `RuntimeError` (outside of a transaction)."""
+    """Apply an operation. Raises `TypeError`, `ValueError` (another file), `RuntimeError` (outside of a
+    transaction).
+    """
     if not isinstance(db, sqlite3.Connection):  # pyright: ignore[reportUnnecessaryIsInstance] users choose it
         raise TypeError(f"connection must be one to SQLite, not {db!r}")
     guest = _Guest(db)
@@ -46,8 +48,6 @@ def apply_enlisted(
 
 
 class _Guest:
-    """The part of a connection that an executor needs, whatever row factory its owner has set."""
-
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 

@@ -30,7 +30,6 @@ def explain(path: str, problem: Exception) -> EngineError:
 
 
 def is_busy(problem: sqlite3.Error) -> bool:
-    """True if another connection holds the lock, of whatever kind."""
     return _has_code(problem) and problem.sqlite_errorcode & 0xFF in (
         sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_LOCKED,
@@ -38,7 +37,6 @@ def is_busy(problem: sqlite3.Error) -> bool:
 
 
 def is_full(problem: sqlite3.Error) -> bool:
-    """True if there was no room to write."""
     return _has_code(problem) and problem.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL
 
 

@@ -1,7 +1,7 @@
 """The executor: applies batches of operations to the state, each batch in one transaction. Synchronous.
 
-A batch has no savepoints. If any of its operations fails, all of it is rolled back, and each operation gets a
-transaction of its own: a failing operation then fails alone. That is rare, and costs nothing while all goes well.
+A batch has no savepoints. If an operation fails, the whole batch is rolled back, and each operation gets a transaction
+of its own, so that the failing operation fails alone.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class Executor:
         }
 
     def execute(self, operations: Sequence[e.Operation[Any]]) -> tuple[list[Any], list[e.Hint], set[str]]:
-        """Answers, hints for processes served here, and the other processes for which there are hints in the file.
+        """The answers, the hints for processes served here, and the other processes with hints in the file.
 
-        Raises `StoreUnavailable` when another writer did not make way: then nothing was applied. Each operation that
-        fails is answered with an `EngineError`, and was not applied.
+        Raises `StoreUnavailable`, with nothing applied, when another writer did not make way. An operation that fails
+        is not applied; its answer is an `EngineError`.
         """
         try:
             return self._execute_in_room([e.clamp_durations(operation) for operation in operations])
@@ -116,7 +116,6 @@ class Executor:
         return answers, [hint for hint in state.hints if self._served(hint.process)], others
 
     def apply_enlisted(self, operation: e.Enlisted[e.A]) -> e.A:
-        """Apply one operation in a transaction that its owner has begun, and ends."""
         return self._write(partial(self._apply_enlisted, e.clamp_durations(operation)))[0]
 
     def _apply_enlisted(self, operation: e.Enlisted[e.A]) -> e.A:
@@ -129,7 +128,6 @@ class Executor:
         return answer
 
     def _write(self, step: Callable[[], T]) -> tuple[T, set[str]]:
-        """The return value of `step`, its effects written, and the other processes for which hints were written."""
         state, rules = self._state, self._rules
         state.begin()
         self._queues.begin()
@@ -164,7 +162,6 @@ class Executor:
         return e.Reply.MORE if state.unfinished else answer
 
     def _clear_up(self) -> None:
-        """Do what time has made due, as far as the step budget goes."""
         state, rules = self._state, self._rules
         if state.soonest.line is not None:
             rules.holds.serve_unserved()

@@ -82,17 +82,13 @@ class File:
         return answers, hints
 
     def begin_serving(self, process: str) -> None:
-        """Read the hints for a process from now on. Raises `EngineError`."""
         try:
             self._mailbox.add(process)
         except sqlite3.Error as problem:
             raise explain(self._path, problem) from problem
 
     def check(self, processes: Container[str]) -> tuple[bool, list[e.Hint]]:
-        """True if another connection has changed the file since the last check, and the hints for the processes.
-
-        Raises `FileLostError`.
-        """
+        """True if another connection has changed the file, and the hints for the processes. Raises `FileLostError`."""
         self._presence.check()
         try:
             version = self._data_version()
@@ -105,7 +101,6 @@ class File:
             return False, []
 
     def close(self) -> None:
-        """Close the file; the last to close it removes its log."""
         self._db.close()
         self._waker.close()
         with _neighbours_lock:

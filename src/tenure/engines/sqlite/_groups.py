@@ -1,8 +1,4 @@
-"""The rows of the groups of one queue.
-
-The needed groups are read once per transaction. They are written back at its end, and before a statement reads many
-groups.
-"""
+"""The groups of one queue: read once per transaction, written before a statement reads many groups."""
 
 from __future__ import annotations
 
@@ -52,7 +48,6 @@ class SqliteGroupRows:
         return groups
 
     def save(self, groups: Groups) -> bool:
-        """Write back what has changed; return whether there is a row for all groups together."""
         self._write()
         row = _settings_of(groups) if groups.are_kept else ()
         if row and row != self._stored:

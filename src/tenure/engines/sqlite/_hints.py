@@ -1,4 +1,4 @@
-"""Hints for processes that other engines serve: a table that each of them reads on from its last position."""
+"""Hints for processes of other engines: a table that each process reads on from its last position."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ _KEPT_FOR = 60_000_000
 
 
 def write_hints(state: SqliteState, hints: Sequence[e.Hint]) -> set[str]:
-    """Store the hints, and forget old ones; return the processes that have to read them."""
     for hint in hints:
         news = _encode(hint.news)
         state.run(HINTS.write, process=hint.process, at=state.moment, key=hint.key, name=hint.name, news=news)
@@ -27,8 +26,6 @@ def write_hints(state: SqliteState, hints: Sequence[e.Hint]) -> set[str]:
 
 
 class Mailbox:
-    """Reads hints out of the file. `run` executes a statement and returns all its rows."""
-
     def __init__(self, run: Callable[..., list[Any]]) -> None:
         self._run = run
         self._seen: dict[str, int] = {}

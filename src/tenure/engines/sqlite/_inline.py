@@ -1,4 +1,4 @@
-"""The replacement of the engine's thread for tests in virtual time: functions run at once, on the loop."""
+"""The engine's thread for tests in virtual time: functions run at once, on the loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST = 1.0
 
 
 class Inline:
-    """Does what `EngineThread` does, without a thread.
+    """Does what `EngineThread` does, without a thread; a function that `call` or `end` runs cannot be cancelled.
 
     Thread safety: `poke` may be called from any thread, the rest belongs to the event loop that made it.
     """
@@ -32,7 +32,6 @@ class Inline:
         self._check = check
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Run a function. Cancellation: it was run."""
         result = function()
         await checkpoint()
         return result
@@ -43,7 +42,6 @@ class Inline:
         job.finish()
 
     async def tend(self, file: tuple[int, int], process: str) -> None:
-        """Look for hints until cancelled. Cancellation: this is how it ends."""
         del file, process  # no datagrams: they come in real time
         wait = SHORTEST
         while True:
@@ -51,13 +49,11 @@ class Inline:
             wait = SHORTEST if self._check() else min(2 * wait, _LONGEST)
 
     def poke(self) -> None:
-        """Look soon."""
         # RuntimeError: the loop is closed, and no hints are wanted
         with suppress(RuntimeError):
             self.call_soon(self._check_once)
 
     async def end(self, function: Callable[[], object]) -> None:
-        """Run a last function. Cancellation: it was run."""
         await self.call(function)
 
     def _check_once(self) -> None:

@@ -12,8 +12,6 @@ from ._state import SqliteState, sooner
 
 
 class Keys:
-    """The keys of tasks. Changes are written at once."""
-
     def __init__(self, state: SqliteState, queues: SqliteQueues) -> None:
         self._state = state
         self._queues = queues

@@ -24,8 +24,6 @@ from ._thread import EngineThread, ThreadCall
 
 
 class Link:
-    """Opens the file, runs batches on it and brings the hints to the loop."""
-
     def __init__(
         self,
         path: Path,
@@ -67,9 +65,8 @@ class Link:
     async def serve(
         self, process: str, deliver: Callable[[e.Hint], None], started: Callable[[], None]
     ) -> None:
-        """Deliver the hints for a process. Raises `EngineError` once the file was deleted or replaced.
-
-        Cancellation: this is how it ends.
+        """Deliver the hints for a process, until cancelled. Raises `EngineError` once the file was
+        deleted or replaced.
         """
         self._listeners[process] = deliver
         assert self._file is not None
@@ -151,7 +148,6 @@ class Link:
     # on the loop
 
     async def _send_batches(self) -> None:
-        """Send a batch at the end of the turn in which there is one to send; in a task of each `serve`."""
         while True:
             while not self._work:
                 await self._senders.wait(self._senders.join(None))

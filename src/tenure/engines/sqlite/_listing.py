@@ -77,7 +77,6 @@ def _ended(
 
 
 def _rank(row: Any) -> tuple[bytes, int, int, int]:
-    """The rank of a task that waits, from a row of `waiting_same_time`."""
     group, priority, ready_at, task, _ = row
     return group, -priority, ready_at, task
 

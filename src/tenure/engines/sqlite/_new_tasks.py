@@ -1,4 +1,4 @@
-"""New tasks, inserted together: the tasks of an operation are one statement if they are alike."""
+"""New tasks: one statement inserts the tasks of an operation that are alike."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ class NewTasks:
         self._payloads: list[bytes] = []
 
     def begin(self) -> None:
-        """Forget what a transaction that failed has left."""
         self._kinds, self._groups, self._payloads = [], [], []
 
     def add(

@@ -1,4 +1,4 @@
-"""Opening the file: created if need be, and refused, untouched, if it belongs to another program or is not fit."""
+"""Opening the file: created if need be, and refused, untouched, if it is another program's or unfit."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class _OtherClockError(Exception):
 def open_file(
     path: Path, clocks: Clocks, synchronous: str, retry: BusyRetry
 ) -> tuple[sqlite3.Connection, bool]:
-    """A connection in autocommit mode to a file that has the schema; True if it is to `end_other_boots` before it
-    writes, since another connection has the write lock now.
+    """A connection in autocommit mode to a file with the schema; True: call `end_other_boots` before it writes.
 
-    Raises `EngineError` for a file that cannot be a store, `StoreUnavailable` if it is locked.
+    Another connection has the write lock then. Raises `EngineError` for a file that cannot be a store,
+    `StoreUnavailable` if it is locked.
     """
     check_place(path)
     name = str(path)
@@ -101,7 +101,6 @@ def _take_over(name: str) -> None:
 
 
 def check_place(path: Path) -> None:
-    """Refuse a path at which the engine cannot keep its file."""
     if sqlite3.sqlite_version_info < _OLDEST_LIBRARY:
         raise EngineError(
             f"{path}: Python uses SQLite {sqlite3.sqlite_version}, but 3.35 or later is needed; use a newer Python"
@@ -118,7 +117,6 @@ def check_place(path: Path) -> None:
 
 
 def file_system(directory: Path) -> str:
-    """The type of the file system that a directory is on; empty where it is unknown."""
     try:
         lines = _MOUNTS.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
@@ -135,7 +133,6 @@ def file_system(directory: Path) -> str:
 
 
 def create(db: sqlite3.Connection) -> None:
-    """Make the schema; inside a transaction."""
     for statement in (*SCHEMA.named.values(), *chain.from_iterable(map(schema_of, LAYOUTS))):
         db.execute(statement)
     db.execute(SESSIONS.begin_meta, {"boot": boot_id()})
@@ -146,7 +143,7 @@ def create(db: sqlite3.Connection) -> None:
 def _prepare(db: sqlite3.Connection, path: str) -> None:
     """Make the schema, or bring it up to date.
 
-    Nothing else waits for the write lock: the caller may have that lock, and would wait for itself.
+    Nothing else here waits for the write lock: the caller may have it, and would wait for itself.
     """
     try:
         db.execute("BEGIN IMMEDIATE")
@@ -202,7 +199,7 @@ def _check_clock(db: sqlite3.Connection) -> None:
 
 
 def end_other_boots(db: sqlite3.Connection, clocks: Clocks) -> None:
-    """End the sessions of an earlier boot of the machine: their ends say nothing on the clock of this boot."""
+    """End the sessions of an earlier boot of the machine: their ends mean nothing on the clock of this boot."""
     db.execute("BEGIN IMMEDIATE")
     with _rolled_back(db):
         if _known_boot(db) != boot_id():

@@ -1,4 +1,4 @@
-"""A check that the paths still lead to the open files: the next process to open them has to find the same files."""
+"""A check that the paths still lead to the open files: other processes would open others."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _EVERY = 0.01
 
 
 class FileLostError(EngineError):
-    """The open file was deleted, or another one took its place."""
+    """The open file was deleted or replaced."""
 
 
 class Presence:
-    """The identities of the file, its log and the memory that its users share, as they were on opening.
+    """The identities of the file, its log and its shared memory, as they were on opening.
 
     Thread safety: none; used on the thread of the connection.
     """

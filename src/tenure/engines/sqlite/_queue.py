@@ -21,8 +21,6 @@ _row_of: attrgetter[tuple[Any, ...]] = attrgetter(*_COLUMNS)
 
 
 class SqliteQueue(rules.Queue):
-    """A queue; it is checked again when time may have made it needless."""
-
     __slots__ = ("group_rows", "has_groups", "id", "look_at", "stored")
 
     def __init__(
@@ -40,8 +38,6 @@ class SqliteQueue(rules.Queue):
 
 
 class SqliteQueues:
-    """The queues of this transaction."""
-
     def __init__(self, state: SqliteState) -> None:
         self._state = state
         self._queues: dict[str, SqliteQueue] = {}
@@ -72,7 +68,6 @@ class SqliteQueues:
                 self._state.run(QUEUES.save, **dict(zip(_COLUMNS, row, strict=True)))
 
     def forget(self, count: int) -> None:
-        """Check queues that perhaps nothing keeps, which `save` deletes, or that have keys to be forgotten."""
         state = self._state
         if state.soonest.queue is not None and state.soonest.queue <= state.moment:
             for (name,) in state.all(QUEUES.to_look_at, now=state.moment, count=count):
@@ -83,7 +78,6 @@ class SqliteQueues:
                     (queue.look_at,) = state.one(TASKS.next_key, queue=queue.id)
 
     def find(self, name: str) -> SqliteQueue | None:
-        """A queue as it is now: a queue that nothing keeps is as if never used."""
         queue = self._queues.get(name)
         if queue is None:
             row = self._state.one(QUEUES.queue, name=name)

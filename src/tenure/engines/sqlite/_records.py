@@ -1,4 +1,4 @@
-"""The records of tasks as they are shown, made of the rows of the statements that read them."""
+"""The records of tasks as they are shown."""
 
 from __future__ import annotations
 

@@ -11,15 +11,13 @@ from ._session import SqliteSession
 
 
 class CachedReply(NamedTuple):
-    """The last reply to a numbered operation; returned again until then, on the clock of the boot."""
-
     n: int
     answer: Any
     until: int
 
 
 class CachedReplies:
-    """By session and name of the operation. A session belongs to the process that opened it, so the file has none."""
+    """Replies by session and operation. Each session belongs to the process that opened it, so the file has none."""
 
     def __init__(self) -> None:
         self._boot = 0
@@ -28,12 +26,10 @@ class CachedReplies:
         self._due: list[tuple[int, tuple[int, str]]] = []
 
     def begin(self, boot: int) -> None:
-        """A transaction begins: forget the replies of a failed transaction."""
         self._boot = boot
         self._new = {}
 
     def cached(self, session: SqliteSession, n: int, name: str) -> Any:
-        """The answer to the same numbered operation when it came before, or None for a new one."""
         reply = self._new.get((session.number, name)) or self._replies.get((session.number, name))
         if reply is None or reply.n != n or reply.until <= self._boot:
             return None
@@ -41,11 +37,9 @@ class CachedReplies:
         return reply.answer
 
     def cache(self, session: SqliteSession, n: int, name: str, answer: Any) -> None:
-        """Keep an answer, once the transaction is committed."""
         self._new[session.number, name] = CachedReply(n, answer, self._boot + 2 * session.micros)
 
     def committed(self) -> None:
-        """From now on the answers of this transaction may be returned again."""
         for name, reply in self._new.items():
             if name not in self._replies:
                 heappush(self._due, (reply.until, name))
@@ -54,7 +48,6 @@ class CachedReplies:
         self._forget()
 
     def _forget(self) -> None:
-        """Forget some of those that are kept no longer: more than a batch can have left."""
         for _ in range(2 * e.CAP):
             if not self._due or self._due[0][0] > self._boot:
                 return

@@ -1,9 +1,9 @@
 """Room on the disk: deleting and releasing need free space too, so the file stops growing before the disk is full.
 
-Committed data goes to the log first, and to the end of the file later, by a checkpoint. A checkpoint that finds no
-room leaves the log as it is; the log then grows too, until nothing at all can be written. So an operation that makes
-the file grow is refused unless there is room for both copies, and for a put something has to be left over. While room
-is scarce each growth goes to the file at once. From then on the log is written over again and again, and needs no room.
+Committed data goes to the log, and to the end of the file by a later checkpoint. A checkpoint without room leaves the
+log, which grows until nothing can be written. So an operation that makes the file grow is refused unless there is room
+for both copies, and for a put something more. While room is scarce, each growth goes to the file at once, and the log
+is reused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RESERVE = 16 << 20
 
 
 class DiskFullError(EngineError):
-    """There is no room for what an operation adds to the file."""
+    """The disk has no room for what an operation adds to the file."""
 
 
 class Room:
@@ -47,7 +47,6 @@ class Room:
         self._pages = self._free = self._reserve = self._growth = 0
 
     def begin(self) -> None:
-        """Look at the disk before anything is written."""
         if (now := monotonic()) < self._next:
             return
         disk = shutil.disk_usage(self._path.parent)
@@ -58,7 +57,7 @@ class Room:
             self._pages = self._number("page_count")
 
     def check(self, operations: Sequence[e.Operation[Any]]) -> None:
-        """Raise `DiskFullError` if the operations that were applied take too much, before they are committed."""
+        """Raise `DiskFullError` if the applied operations take too much, before they are committed."""
         if not self._scarce:
             return
         pages = self._number("page_count")
@@ -71,12 +70,10 @@ class Room:
             )
 
     def committed(self) -> None:
-        """While that is possible move growth into the file, and keep the log short."""
         if self._scarce and self._free < 4 * self._growth + 2 * self._reserve:
             self.use_log_again()
 
     def use_log_again(self) -> None:
-        """Move the log into the file as far as possible, so that the next transaction begins it anew."""
         with suppress(sqlite3.Error):
             self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 

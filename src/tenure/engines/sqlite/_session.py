@@ -1,4 +1,4 @@
-"""A session, as this transaction sees it."""
+"""The row of a session."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SqliteSession:
-    """A process's life sign; numbers are never used again."""
-
     number: int
     process: str
     micros: int

@@ -1,7 +1,7 @@
 """The statements of the room's `.sql` files, by name.
 
-A file is a row of blocks, parted by empty lines. A block begins with `-- name: a sentence`, may go on with comment
-lines (inputs and outputs), and the rest is one statement.
+Empty lines part the blocks of a file. A block begins with `-- name: a sentence`, may go on with comment lines, and the
+rest is one statement.
 """
 
 from __future__ import annotations
@@ -17,11 +17,6 @@ _PARAMETERS = re.compile(r"\(:[^()]*\)")
 
 
 class Statements:
-    """The statements of one file, as attributes.
-
-    Thread safety: they never change.
-    """
-
     def __init__(self, file: str) -> None:
         text = files(_ROOM).joinpath("sql", f"{file}.sql").read_text("utf-8")
         self.named: dict[str, str] = {name: sql.strip() for name, sql in _BLOCK.findall(text)}
@@ -38,7 +33,7 @@ def joined(parts: Sequence[bytes]) -> bytes:
 
 @cache
 def repeated(sql: str, count: int) -> str:
-    """A statement with its one row of parameters, `(:a, :b)`, so many times; the parameters lose their names."""
+    """A statement with its one row of parameters, `(:a, :b)`, `count` times; the parameters lose their names."""
     return _PARAMETERS.sub(lambda row: ", ".join([re.sub(r":\w+", "?", row[0])] * count), sql)
 
 

@@ -1,7 +1,6 @@
 """The state that all families share: time, numbers, sessions, hints, watches and the step budget.
 
-The values that are read here stay true until the transaction ends, since there is only one writer: a batch reads them
-once.
+A batch reads the values once: they stay true until the transaction ends, since there is only one writer.
 """
 
 from __future__ import annotations
@@ -30,10 +29,6 @@ class Soonest:
     """The next times at which time changes something, None for never.
 
     The time for sessions is on the clock of the boot, the other times are on the clock of the wall.
-
-    The next session ends, task expires, dead letter is to be deleted, resource has rested, record and limiter are
-    outdated; the next queue is to be looked at; a sweep goes on, a wait for an entry ends, and entries are
-    to be forgotten.
     """
 
     session: int | None = None
@@ -50,7 +45,6 @@ class Soonest:
 
 
 def sooner(moment: int, other: int | None) -> int:
-    """The earlier of two moments; None is never."""
     return moment if other is None or moment < other else other
 
 
@@ -81,7 +75,6 @@ class SqliteState:
         """Writes the changes of tasks, before a statement has to find them."""
 
     def settings(self, queue: str, revision: int) -> e.Settings:
-        """The settings of a queue, as another transaction has left them."""
         known, settings = self._settings.get(queue, (0, e.DEFAULTS))
         if known != revision:
             stored = self.table(SETTINGS).each("name", queue)
@@ -92,7 +85,6 @@ class SqliteState:
     # the transaction
 
     def begin(self) -> None:
-        """Read what every batch has to know; the transaction has begun."""
         self.now = self._clocks.wall()
         self.moment = int(self.now * 1e6)
         self.boot = int(self._clocks.boot() * 1e6)
@@ -112,7 +104,6 @@ class SqliteState:
         self.operations = 0
 
     def save(self) -> None:
-        """Write the numbers, if any was given out."""
         self._sweep_at = self.soonest.sweep or 0.0
         last = self.last
         if last != self._stored:
@@ -129,17 +120,13 @@ class SqliteState:
         return self.db.execute(sql, values)
 
     def one(self, sql: str, **values: Any) -> Any:
-        """The first row, or None."""
         return self.db.execute(sql, values).fetchone()
 
     def all(self, sql: str, **values: Any) -> list[Any]:
         return self.db.execute(sql, values).fetchall()
 
     def many(self, sql: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Run a statement for several rows of parameters at once; the rows that it returns.
-
-        Each step of a statement may wait for Python's lock, so there are to be few.
-        """
+        """Run a statement for several rows of parameters at once: each of its steps may wait for Python's lock."""
         found: list[Any] = []
         done = 0
         while left := len(rows) - done:
@@ -195,7 +182,6 @@ class SqliteState:
         return self.one(SESSIONS.next_watch, session=session.number)
 
     def unwatch(self, thing: Any) -> None:
-        """Forget a watch of a session."""
         self.run(SESSIONS.unwatch, id=thing[0])
 
     def open(self, name: str, process: str, ttl: float) -> None:
@@ -224,7 +210,6 @@ class SqliteState:
         self.soonest.session = self.one(SESSIONS.soonest)[0]
 
     def wake_at(self, kind: str, when: float | None) -> None:
-        """Clear up this kind of object at that time, or at an earlier time set before; None: unset the time."""
         former = getattr(self.soonest, kind)
         setattr(self.soonest, kind, when if when is None or former is None else min(when, former))
 
@@ -240,7 +225,6 @@ class SqliteState:
         return moment(when)
 
     def ask_again_in(self, due: float | None = None) -> float:
-        """Seconds until the earliest moment at which asking again could help; `due` is in seconds on the wall clock."""
         dues = [when - self.now for when in (due, self.soonest.timeout) if when is not None]
         seconds = min(dues, default=inf)
         if self.soonest.session is not None and self.soonest.session - self.boot < FAR:
@@ -273,7 +257,6 @@ class SqliteState:
                 self.hint(process, key, "", notice)
 
     def fire(self, kind: str, tasks: list[int], notice: e.Notice) -> None:
-        """Hint those that watch these tasks for that."""
         if self.following if kind == "change" else self.watching:
             watchers = self.all(SESSIONS.task_watchers, kind=kind, tasks=str(tasks))
             if watchers:

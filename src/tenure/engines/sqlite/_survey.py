@@ -24,8 +24,6 @@ _LONG_LOG = 256 * _MEBIBYTE
 
 
 class SqliteSurvey:
-    """The indexes over all families together; `path` is the file's."""
-
     def __init__(self, state: SqliteState, queues: SqliteQueues, path: str) -> None:
         self._state = state
         self._queues = queues
@@ -37,7 +35,6 @@ class SqliteSurvey:
         return page_of(op, [((name,), name if counts else None) for name, counts in self._names(op, after)])
 
     def _names(self, op: e.Scan[e.Page[str]], after: str) -> list[tuple[str, Any]]:
-        """The next names, and whether they are meant."""
         kind, limit, run = op.index.name, op.limit + 1, self._state.all
         about = {"prefix": op.only, "end": op.only + _END}
         if kind == "pools":

@@ -30,7 +30,6 @@ _TYPES: dict[Any, str] = {
 
 
 def schema_of(layout: Layout) -> Iterator[str]:
-    """The statements that make the table and an index for each order."""
     hints = get_type_hints(layout.row)
     columns = ", ".join(f"{name} {_TYPES[kind]}" for name, kind in hints.items())
     yield f"CREATE TABLE {layout.name} ({columns}, PRIMARY KEY ({', '.join(layout.key)})) WITHOUT ROWID"

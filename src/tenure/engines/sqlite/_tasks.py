@@ -1,4 +1,4 @@
-"""The rows of tasks: the interface of `engines.rules`, in a few statements for a whole batch."""
+"""The rows of tasks in the file, in a few statements for a whole batch."""
 
 from __future__ import annotations
 
@@ -35,12 +35,10 @@ class SqliteTaskRows(NewTasks, Keys, Changes):
         state.write_tasks = self.write
 
     def begin(self) -> None:
-        """Forget what a transaction that failed has left."""
         NewTasks.begin(self)
         Changes.begin(self)
 
     def write(self) -> None:
-        """Write what was changed: endings free keys that new tasks may have."""
         self.store()
         self.insert()
 

@@ -1,8 +1,7 @@
-"""Waking other processes: a datagram makes the process for which a hint was written read it at once.
+"""Waking other processes: a datagram makes a process read a hint at once.
 
-The addresses are abstract ones of Linux: they are no files, and end with their sockets. A datagram that does not arrive
-does no harm, since each process also looks for hints by itself. That is all there is on other systems, and between
-containers that share the file but not the network.
+The addresses are abstract ones of Linux: no files, gone with their sockets. A lost datagram does no harm, since each
+process also looks for hints by itself; on other systems, and in containers that share only the file, it does only that.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ _AT_ONCE = 10
 
 
 class Waker:
-    """Wakes processes that use the file with this identity.
-
-    Thread safety: none; used on the thread of the connection.
+    """Wakes processes that use the file with this identity. Thread safety: none; used on the thread of
+    the connection.
     """
 
     def __init__(self, file: tuple[int, int]) -> None:
@@ -28,7 +26,6 @@ class Waker:
         self._socket = _open()
 
     def wake(self, processes: Iterable[str]) -> None:
-        """Send each of them a datagram; never waits."""
         if self._socket is None:
             return
         for process in processes:
@@ -62,7 +59,6 @@ def take_in(listening: socket.socket) -> None:
 
 
 def _open() -> socket.socket | None:
-    """A socket for datagrams, or None where there is none with an abstract address."""
     if sys.platform != "linux":
         return None
     try:

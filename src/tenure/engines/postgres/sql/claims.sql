@@ -71,7 +71,6 @@ BEGIN
     END IF;
 END $$;
 
--- Delete a pool without resources and claimers.
 CREATE FUNCTION tenure.tidy_pool(_pool bytea) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM tenure.resource r WHERE r.pool = _pool)

@@ -12,7 +12,6 @@ RETURNS bigint LANGUAGE sql IMMUTABLE
     RETURN CASE WHEN _limit = 0 OR _name = '' THEN _waiting WHEN _rests THEN 0
         ELSE greatest(0, least(_limit - _leased, _waiting)) END;
 
--- What a turn of a group costs.
 CREATE FUNCTION tenure.cost_of(_q tenure.queue, _name bytea) RETURNS double precision STABLE LANGUAGE plpgsql AS $$
 BEGIN
     RETURN coalesce((SELECT t.cost FROM tenure.turn t WHERE t.queue = _q.name AND t.name = _name), 1);
@@ -472,13 +471,11 @@ BEGIN
         tenure.default_of(_name)), 'null');
 END $$;
 
--- A duration in microseconds.
 CREATE FUNCTION tenure.setting_duration(_queue bytea, _name text) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN round(tenure.setting_of(_queue, _name)::numeric * 1000000);
 END $$;
 
--- The microseconds between two starts, and the burst.
 CREATE FUNCTION tenure.setting_rate(_queue bytea, _name text) RETURNS double precision[] LANGUAGE plpgsql STABLE AS $$
 DECLARE
     value jsonb := tenure.setting_of(_queue, _name)::jsonb;

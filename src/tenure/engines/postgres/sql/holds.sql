@@ -2,7 +2,6 @@
 -- a line of holds without weight, which is served at once.
 -- Needs: state
 
--- The row of a key; all is NULL if there is none.
 CREATE FUNCTION tenure.line_of(_key bytea) RETURNS tenure.line LANGUAGE plpgsql AS $$
 DECLARE
     line tenure.line;

@@ -22,11 +22,9 @@ BEGIN
     RETURN greatest(_starts_at, _now - (_rate[2] - 1) * _rate[1]) + _count * _rate[1];
 END $$;
 
--- The time until a task may start.
 CREATE FUNCTION tenure.starts_in(_now bigint, _starts_at double precision) RETURNS bigint LANGUAGE sql IMMUTABLE
     RETURN CASE WHEN _starts_at > _now + 1 THEN ceil(_starts_at - _now)::bigint ELSE 0 END;
 
--- A rate in seconds, for the answer.
 CREATE FUNCTION tenure.shown_rate(_rate double precision[]) RETURNS bytea LANGUAGE sql STABLE
     RETURN convert_to(_rate[1] / 1000000 || ' ' || _rate[2], 'UTF8');
 

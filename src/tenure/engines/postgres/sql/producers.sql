@@ -1,7 +1,6 @@
 -- Putting tasks, and the line of producers that found the queue full.
 -- Needs: families, groups, keys, state, tasks
 
--- Some of the tasks, from the first to the last.
 CREATE FUNCTION tenure.some_tasks(_t tenure.new_tasks, _first bigint, _last bigint) RETURNS tenure.new_tasks
 LANGUAGE sql IMMUTABLE
     RETURN ROW(_t.payloads[_first:_last], _t.priorities[_first:_last], _t.delays[_first:_last], _t.keys[_first:_last],

@@ -15,7 +15,6 @@ BEGIN
     RETURN limiter;
 END $$;
 
--- Keep the limiter if it says anything.
 CREATE FUNCTION tenure.keep_limiter(_at double precision, _limiter tenure.limiter) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     latest double precision := _limiter.last_due;

@@ -274,7 +274,6 @@ BEGIN
     END IF;
 END $$;
 
--- Whether a task, which may have ended, is in a state.
 CREATE FUNCTION tenure.is_in_state(_now bigint, _queue bytea, _id bigint, _state text) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE

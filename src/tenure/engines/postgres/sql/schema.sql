@@ -46,7 +46,6 @@ CREATE TYPE tenure.settlements AS (
     ids bigint[], tokens bigint[], verdicts text[], results bytea[], delays bigint[], ttls bigint[], failures bytea[]
 );
 
--- The version of the schema.
 CREATE TABLE tenure.meta (version bigint NOT NULL);
 
 -- Connections through a pooler that were given up.
@@ -92,7 +91,6 @@ CREATE TABLE tenure.cached_reply (
 ) WITH (fillfactor = 70);
 CREATE INDEX cached_reply_check ON tenure.cached_reply (check_at);
 
--- One-shot requests to be hinted.
 CREATE TABLE tenure.watch (
     made bigint NOT NULL DEFAULT nextval('tenure.last_made'),
     kind text NOT NULL,
@@ -135,7 +133,6 @@ CREATE TABLE tenure.todo (
 CREATE INDEX todo_due ON tenure.todo (due, id);
 CREATE INDEX todo_timeout ON tenure.todo (due, name, id) WHERE what IN ('time out', 'sweep');
 
--- A holder (token above 0) or a waiter.
 CREATE TABLE tenure.hold (
     key bytea NOT NULL,
     holder bytea NOT NULL,
@@ -402,7 +399,6 @@ CREATE INDEX producer_waits ON tenure.producer (queue, ordinal) WHERE NOT reserv
 CREATE INDEX producer_for_group ON tenure.producer (queue, group_name, ordinal) WHERE for_group;
 CREATE INDEX producer_session ON tenure.producer (session, made);
 
--- An idle taker.
 CREATE TABLE tenure.taker (
     queue bytea NOT NULL,
     session bigint NOT NULL,
@@ -465,12 +461,8 @@ CREATE INDEX task_apart ON tenure.task (queue, ending, id) WHERE session = 0;
 -- The family of a task that is a child or has entries, for as long as it is unfinished or a dead letter: its place in
 -- the tree, and what it waits for. It changes under the lock of the queue of the task.
 --
--- Of `total` entries, `unfinished` are children that have not ended; `ends` children have. Entries of tries before
--- `born` are not there, nor are entries of children that failed in a try before `tries`. A suspended task waits for the
--- entry `awaited`, `until` then (NULL: for good), or until `rest` children are unfinished, of which a failed one cancels
--- those whose names begin with `prefix`. A task that is ending keeps its verdict in `verdict` ("retry", or the state),
--- `result` and `ttl`. A sweep of the names that begin with `swept` has come to `swept_to`. `over`: the task has ended,
--- and its entries are to be forgotten. `held` to `seconds` are as in `Family` in rules/_families.py.
+-- The columns are as the fields of `Family` in rules/_families.py. A wait for the entry `awaited` lasts `until` then (NULL:
+-- for good); `verdict` is "retry", or the state in which the task ends.
 CREATE TABLE tenure.family (
     task bigint PRIMARY KEY,
     queue bytea NOT NULL,

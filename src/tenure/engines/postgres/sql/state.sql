@@ -13,7 +13,6 @@ CREATE FUNCTION tenure.reply(_word text) RETURNS tenure.answer LANGUAGE sql IMMU
 CREATE FUNCTION tenure.lock(_kind text, _name bytea) RETURNS boolean LANGUAGE sql VOLATILE
     RETURN pg_advisory_xact_lock(hashtext('tenure.' || _kind), hashtext(encode(_name, 'hex'))) IS NOT NULL;
 
--- The same without waiting; false if another transaction has it.
 CREATE FUNCTION tenure.try_lock(_kind text, _name bytea) RETURNS boolean LANGUAGE sql VOLATILE
     RETURN pg_try_advisory_xact_lock(hashtext('tenure.' || _kind), hashtext(encode(_name, 'hex')));
 

@@ -157,7 +157,6 @@ BEGIN
     RETURN oldest;
 END $$;
 
--- When the next delayed task becomes due; NULL for never.
 CREATE FUNCTION tenure.delayed_until(_q tenure.queue) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     IF _q.delayed = 0 THEN

@@ -50,7 +50,6 @@ function alone.read_packed(queue, names)
     return packed
 end
 
--- Write what has gathered.
 function alone.flush()
     if of then
         local KEY = of.key

@@ -47,7 +47,6 @@ function claims.read_resource(pool, resource)
     return packed and cmsgpack.unpack(packed)
 end
 
--- No slot is lent, whatever else is true of it.
 function claims.is_full(item)
     return item.removed or item.claimed >= item.slots
 end
@@ -64,7 +63,6 @@ local function change_resource(pool, item, fields)
     call('SET', resource_key(pool, item.name), cmsgpack.pack(item))
 end
 
--- Does the metadata have all the fields of `where`?
 local function matches(metadata, where)
     for i = 1, #where, 2 do
         local found = false
@@ -96,7 +94,6 @@ function claims.next_rested(pool)
     return tonumber(call('ZRANGE', P .. pool .. ':resting', 0, 0, 'WITHSCORES')[2])
 end
 
--- A claimer: it waits, or has a resource.
 function claims.read_claimer(pool, holder)
     local text = call('HGET', P .. pool .. ':claimers', holder)
     if text then
@@ -165,14 +162,12 @@ function claims.hand_over(pool, item, claimer)
     return {'claimed', item.name, item.metadata, item.token}
 end
 
--- Add a resource to the free ones, if it has a free slot.
 function claims.add_to_free(pool, item)
     if not claims.is_full(item) then
         call('ZADD', P .. pool .. ':free', -item.preference, claims.free_place(item))
     end
 end
 
--- Lend a slot to a waiting claimer.
 local function serve_claimer(pool, item, claimer)
     leave_pool_line(pool, claimer)
     claims.hand_over(pool, item, claimer)
@@ -316,7 +311,6 @@ function claims.remove_claim(pool, holder, ended)
     return 'released'
 end
 
--- A resource has rested enough.
 function claims.end_rest(pool, resource)
     local item = claims.read_resource(pool, resource)
     if item then

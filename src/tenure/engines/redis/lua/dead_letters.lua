@@ -18,7 +18,6 @@ function dead_letters.unlist_ending(queue, state, task_id, seq)
     end
 end
 
--- A dead letter is no longer one: it goes, or becomes a task again.
 function dead_letters.remove_dead_letter(queue, task_id, seq)
     call('ZREM', P .. 'expiring', task_id .. queue.name)
     dead_letters.unlist_ending(queue, 'dead', task_id, seq)

@@ -72,7 +72,6 @@ function groups.is_pinned(known, group)
     return group.pinned > 0 and known.per_group == 1 and known.hold
 end
 
--- How many tasks of a group can be taken now.
 local function takeable(known, group)
     if known.per_group == 0 or group.name == '' then
         return group.waiting
@@ -149,7 +148,6 @@ function groups.read_group(queue, name)
     return known.of[name] or add_group(queue, known, name, name ~= '' and call('HGET', queue.key .. ':groups', name))
 end
 
--- Read many at once.
 function groups.read_groups(queue, names)
     local known, missing = groups.known_of(queue), {}
     for _, name in ipairs(names) do
@@ -170,7 +168,6 @@ function groups.turn_of(queue, group)
     return group.turn or 1
 end
 
--- Something about a group is to be written.
 function groups.touch(known, group)
     if group.next == nil then
         group.next, known.touched = known.touched, group
@@ -195,7 +192,6 @@ function groups.refresh(queue, group)
     end
 end
 
--- A group of which there was nothing.
 function groups.make_group(queue, group)
     if group.is_there then
         return
@@ -265,7 +261,6 @@ function groups.count_out(queue, task)
     end
 end
 
--- So many tasks of a group are ready, more or less than before.
 function groups.count_ready(queue, name, count)
     local group = groups.read_group(queue, name)
     group.waiting = group.waiting + count
@@ -296,7 +291,6 @@ function groups.remove_from_order(queue, group, place)
     end
 end
 
--- It is ready no more.
 function groups.dequeue(queue, task, since)
     groups.remove_from_order(queue, groups.count_ready(queue, task.group, -1), groups.rank_of(task.priority) .. since .. task.id)
     tasks.write()

@@ -12,7 +12,6 @@ function order.add(queue, field, number)
     queues.set(queue, field, queue[field] + number)
 end
 
--- The time and the id at the head of the delayed tasks.
 function order.first_delayed(queue)
     if queue.delayed > 0 then
         local head = call('ZRANGE', queue.key .. ':delayed', 0, 0, 'WITHSCORES')
@@ -42,7 +41,6 @@ local function rank(task, since)
     return -task.priority, format('%016d', since) .. task.id
 end
 
--- So many tasks without a group are ready, more or less than before.
 local function count_plain(queue, count)
     if queue.grouped > 0 then
         require('groups').count_ready(queue, '', count)
@@ -81,7 +79,6 @@ function order.since_of(queue, task)
     return format('%016d', call('ZSCORE', queue.key .. name, task.id))
 end
 
--- Take a task that is not leased out of where it stands.
 function order.dequeue(queue, task)
     if call('ZREM', queue.key .. ':delayed', task.id) == 1 then
         order.add(queue, 'delayed', -1)

@@ -28,7 +28,6 @@ local function start_after(every, burst, starts_at, count)
     return math.max(starts_at, numbers.now - (burst - 1) * every) + count * every
 end
 
--- The time until a task may start.
 function paces.starts_in(starts_at)
     return starts_at > numbers.now + 1 and math.ceil(starts_at - numbers.now) or 0
 end
@@ -65,7 +64,6 @@ local function forget_idle(queue, pace)
     end
 end
 
--- Write the pace of a queue.
 function paces.save_pace(queue)
     local pace, text = queues.paced[queue], ''
     if pace.idle > 0 then
@@ -112,7 +110,6 @@ function paces.close_group(queue, group, time)
     group.closed = time
 end
 
--- A group is idle no more.
 function paces.end_idle(queue, group)
     local pace = pace_of(queue)
     group.is_idle, pace.idle = false, pace.idle - 1

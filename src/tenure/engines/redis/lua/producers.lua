@@ -59,7 +59,6 @@ local function join_group(queue, producer, place)
     return true
 end
 
--- The first in the line of a group: its place, and its name.
 local function first_in_group(queue, group)
     local member = require('groups').first_members(queue, ':lines', group, 1)[1]
     local _, rest = require('groups').split_member(member)

@@ -37,7 +37,6 @@ local next_argument, answer, next_id, delayed = 7, {'put', revision}, nil, 0
 size = tonumber(size)
 local put_first, flush -- put the tasks of new groups, if all groups of the request are new; nil otherwise
 
--- The next task of the arguments.
 local function read_new_task()
     local at, more = next_argument, ARGV[next_argument + 1]
     if more ~= '+' then
@@ -143,7 +142,6 @@ local function put_task(payload, group, priority, delay, keyed, key, expires, me
     return 1
 end
 
--- Put the tasks of a request.
 local function accept_request(count, cursor, value, expected)
     local is_value = expected ~= '' and (call('HGET', queue.key .. ':cursors', cursor) or '')
     if is_value and '=' .. is_value ~= expected then

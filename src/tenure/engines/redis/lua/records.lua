@@ -85,7 +85,6 @@ local function cancel(queue, task_id)
     return true
 end
 
--- Have a field of a task, unless it has the usual value.
 local function set_field(task, field, value, usual)
     if value == usual then
         call('HDEL', task.hash, field)

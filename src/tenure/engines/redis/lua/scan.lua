@@ -14,7 +14,6 @@ if numbers.is_due then
     return 'more'
 end
 
--- A holder as it is listed, from its stored fields.
 local function shown(HOLDERS, holder, about)
     local its_token, since, weight, session = match(about, '^(%d+) (%d+) (%d+) (.*)$')
     local value = call('HGET', HOLDERS, '=' .. holder) or ''
@@ -62,7 +61,6 @@ function indexes.by_name.holders(key)
     return {'holders', rows, more and last or '', tonumber(found[1] or 0), used, found[4] or '0'}
 end
 
--- How many wait for a resource.
 function indexes.by_name.resources(pool)
     local rows, limit, after = {}, tonumber(ARGV[6]), ARGV[5] == '' and '-' or '(' .. ARGV[5]
     local names = call('ZRANGEBYLEX', P .. pool .. ':resources', after, '+', 'LIMIT', 0, limit + 1)

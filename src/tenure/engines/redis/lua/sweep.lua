@@ -16,7 +16,6 @@ local takers = require('takers')
 local tasks = require('tasks')
 local watchers = require('watchers')
 
--- Take one of the steps; false if there is none left.
 local function step()
     if steps.left > 0 then
         steps.left = steps.left - 1
@@ -42,7 +41,6 @@ function droppers.producer(name, producer)
     queues.save_queue(queue)
 end
 
--- The two names in the item of a session.
 local function names(item)
     return match(item, '^%a+ (.*)\255(.*)$')
 end
@@ -61,7 +59,6 @@ local function save_families()
     end
 end
 
--- The first of the tasks of a queue that the session has.
 local function drop_task(session, name)
     local queue = queues.read_queue(name)
     local task_id = call('ZRANGE', P .. session .. ' ' .. name .. ':leases', 0, 0)[1]
@@ -188,7 +185,6 @@ local function notify_unnotified()
     return call('EXISTS', P .. 'unnotified') == 0
 end
 
--- Go on with a comparison of claimers and resources.
 local function offer_unoffered()
     local text = call('SMEMBERS', P .. 'unoffered')[1]
     if text then
@@ -214,7 +210,6 @@ local function each_due(set_name, visit)
     return true
 end
 
--- A task, or a dead letter.
 local function expire_task(member)
     local queue, task_id = queues.read_queue(sub(member, 15)), sub(member, 1, 14)
     local task = tasks.read_task(queue, task_id)

@@ -16,7 +16,6 @@ function takers.forget_taker(queue, session)
     return want
 end
 
--- The session is idle until it gets so many tasks.
 function takers.add_taker(queue, session, want)
     if call('HSET', queue.key .. ':wants', session, want) == 1 then
         numbers.id = numbers.id + 1
@@ -43,7 +42,6 @@ function takers.offer_tasks(queue, count)
     takers.hint_takers(queue, open and math.min(count, open) or count)
 end
 
--- The session has no more tasks of the queue.
 function takers.leave_lessees(queue, session)
     call('SREM', queue.key .. ':lessees', session)
     call('ZREM', P .. session .. ':items', 'tasks ' .. queue.name)

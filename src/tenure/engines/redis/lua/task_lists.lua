@@ -30,7 +30,6 @@ function task_lists.walk_endings(queue, state, after, visit)
     end
 end
 
--- Where a member stands in a sorted set, or would stand.
 function task_lists.place_of(key, score, member)
     local place = call('ZRANK', key, member)
     if place and tonumber(call('ZSCORE', key, member)) == tonumber(score) then

@@ -52,7 +52,6 @@ function tasks.write()
     end
 end
 
--- The stored fields of a task that has not ended, or nil.
 function tasks.read_task(queue, task_id)
     local task = {id = task_id, hash = queue.key .. ':' .. task_id, priority = 0, group = ''}
     local text, more = call('HGET', task.hash, 'lease'), '1'
@@ -80,7 +79,6 @@ function tasks.read_task(queue, task_id)
     return task
 end
 
--- Whether the deadline of a task has passed.
 function tasks.is_late(task)
     return task.deadline and tonumber(task.deadline) <= numbers.now
 end

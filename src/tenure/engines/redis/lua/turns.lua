@@ -50,7 +50,6 @@ function turns.take_turns(queue, want, aging, lease, take_plain)
         end
     end
 
-    -- The place in the order of the next task of a group.
     local function next_place(group)
         if group.only ~= groups.UNKNOWN then
             return group.only

@@ -17,98 +17,72 @@ SELECT last_token, last_ending, last_rank,
 FROM meta
 
 -- families: The times of families, which a batch has to know where there are any.
--- out: the beginning of a sweep of children, the soonest end of a wait for an entry, whether entries are to be forgotten
 SELECT
   (SELECT 0.0 FROM family WHERE sweeps = 1 LIMIT 1),
   (SELECT min(until) FROM family WHERE timed = 1),
   (SELECT 0.0 FROM family WHERE over = 1 LIMIT 1)
 
 -- numbers: Keep the last numbers.
--- in: token, ending, rank
 UPDATE meta SET last_token = :token, last_ending = :ending, last_rank = :rank
 
 -- begin_meta: The first row, of a fresh file.
--- in: boot
 INSERT INTO meta VALUES (1, :boot, 0, 0, 0)
 
 -- boot: The boot that the sessions belong to.
 SELECT boot FROM meta
 
 -- change_boot: Sessions belong to another boot from now on.
--- in: boot
 UPDATE meta SET boot = :boot
 
 -- end_all: End all sessions, which belonged to another boot.
 UPDATE session SET expires = -1
 
 -- end_far: End sessions whose end is too far off to be of this boot.
--- in: now
 UPDATE session SET expires = -1 WHERE expires > :now + ttl
 
 -- find: A session by its name.
--- in: name
--- out: id, process, ttl
 SELECT id, process, ttl FROM session WHERE name = :name
 
 -- process: The process of a session.
--- in: id
--- out: process
 SELECT process FROM session WHERE id = :id
 
 -- open: Begin a session.
--- in: name, process, ttl, expires
 INSERT INTO session (name, process, ttl, expires) VALUES (:name, :process, :ttl, :expires)
 
 -- renew: Push the end of a session.
--- in: id, ttl, expires
 UPDATE session SET ttl = :ttl, expires = :expires WHERE id = :id
 
 -- end: Have a session end now, before all others.
--- in: id
 UPDATE session SET expires = -1 WHERE id = :id
 
 -- expired: The sessions that have ended, in the order of their ends.
--- in: now
--- out: as `find`
 SELECT id, process, ttl FROM session WHERE expires <= :now ORDER BY expires, name
 
 -- forget: The session has nothing left.
--- in: id
 DELETE FROM session WHERE id = :id
 
 -- soonest: When the next session ends.
--- out: expires
 SELECT min(expires) FROM session
 
 -- watch: Note a request to be hinted.
--- in: kind, key, task, session
 INSERT OR IGNORE INTO watch (kind, key, task, session) VALUES (:kind, :key, :task, :session)
 
 -- watchers: The watchers of a topic, in the order of registration.
--- in: kind, key, task
--- out: process
 SELECT process FROM watch JOIN session ON session.id = watch.session
 WHERE kind = :kind AND key = :key AND task = :task ORDER BY watch.id
 
 -- fired: The watches of a topic are over.
--- in: kind, key, task
 DELETE FROM watch WHERE kind = :kind AND key = :key AND task = :task
 
 -- task_watchers: Those that watch these tasks for their ends, or for their next changes, in the order of registration.
--- in: kind, tasks (a JSON array)
--- out: key, task, process
 SELECT key, task, process FROM watch JOIN session ON session.id = watch.session
 WHERE kind = :kind AND task IN (SELECT value FROM json_each(:tasks)) ORDER BY watch.id
 
 -- fired_tasks: Such watches are over.
--- in: kind, tasks (a JSON array)
 DELETE FROM watch WHERE kind = :kind AND task IN (SELECT value FROM json_each(:tasks))
 
 -- next_watch: Something that a session watches.
--- in: session
--- out: id
 SELECT id FROM watch WHERE session = :session ORDER BY id LIMIT 1
 
 -- unwatch: Forget a watch.
--- in: id
 DELETE FROM watch WHERE id = :id
