@@ -325,12 +325,12 @@ async def test_the_cells_of_a_notebook_run(tmp_path, monkeypatch):
     ("page", "mode"),
     [
         ("test-your-own-code", "anyio_mode = auto"),
-        ("use-in-pytest-asyncio", "asyncio_mode = auto\nasyncio_default_fixture_loop_scope = function"),
+        ("use-in-notebooks", "asyncio_mode = auto\nasyncio_default_fixture_loop_scope = function"),
     ],
 )
 def test_the_blocks_that_are_files_of_tests_run_when_they_are_copied(page, mode, tmp_path):
     path = os.environ.get("PYTHONPATH", "")
-    if "asyncio" in page:
+    if "asyncio" in mode:
         path += os.pathsep + (os.environ.get("TENURE_PYTEST_ASYNCIO") or pytest.skip(NO_PYTEST_ASYNCIO))
     for param in blocks():
         (code,) = param.values
