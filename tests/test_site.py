@@ -103,6 +103,19 @@ def test_the_drawings_are_those_that_the_script_draws():
     assert sorted({*shown}) == sorted(files)
 
 
+def test_the_index_by_words_becomes_words_of_the_search():
+    search = runpy.run_path(str(DOCS / "site" / "search.py"))
+    index = "- late, `finally`: [a](how-to/a.md#b), [c](c.md); on\n  time: [c](c.md)"
+    named = search["tags"](f"# Start\n\n## Find it by a word\n\n{index}\n\nEnd")
+    assert named == {"how-to/a/#b": ["late", "finally"], "c/": ["on time"]}
+    places = {"how-to/a/#b": "Too late", "reference/x/": "x", "": "Start"}
+    sections = [{"location": place, "title": title} for place, title in places.items()]
+    made = json.loads(search["arranged"](json.dumps({"config": {"fields": {}}, "docs": sections}), named))
+    first, second, third = made["docs"]
+    assert first["tags"] == ["finally"] and "tags" not in second
+    assert first["boost"] > second["boost"] > third["boost"]
+
+
 # ------------------------------------------------------------------------------------------------- in a browser
 
 SITE = os.environ.get("TENURE_SITE")
@@ -132,6 +145,17 @@ def test_each_page_fits_a_phone_and_loads_nothing_from_elsewhere(tmp_path):
     assert seen == {}
 
 
+@pytest.fixture
+def served():
+    """The address of the built site."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=SITE)) as server:
+        thread = Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
 @pytest.mark.skipif(SITE is None, reason=NO_SITE)
 def test_the_search_leaves_out_programs_and_pages_without_answers():
     sections = json.loads((Path(SITE) / "search/search_index.json").read_text("utf-8"))["docs"]
@@ -142,17 +166,73 @@ def test_the_search_leaves_out_programs_and_pages_without_answers():
 
 @pytest.mark.skipif(SITE is None, reason=NO_SITE)
 @pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
-def test_words_are_found(tmp_path):
-    handler = partial(Quiet, directory=SITE)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, Browser(tmp_path) as browser:
-        thread = Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            browser.open(f"http://127.0.0.1:{server.server_port}/?q=quarantine")
-            browser.until("document.querySelectorAll('.md-search-result__item').length > 1")
-        finally:
-            server.shutdown()
-            thread.join()
+def test_words_are_found(tmp_path, served):
+    with Browser(tmp_path) as browser:
+        browser.open(f"{served}/?q=quarantine")
+        browser.until("document.querySelectorAll('.md-search-result__item').length > 1")
+
+
+QUESTIONS = {
+    "tomorrow at 5pm": "how-to/run-schedules/#once-tomorrow-at-1700",
+    "lock lost": "explanations/lease/",
+    "Redis loses data": "explanations/guarantees/",
+    "How do I test my handler?": "how-to/test-your-own-code/",
+    "how many workers": "how-to/scale-workers/",
+    "SQLAlchemy async session": "how-to/get-or-create/",
+    "stop a running task": "how-to/stop-a-task/",
+    "exactly once": "how-to/exactly-once/",
+    "several arguments, pydantic": "reference/shared-worker/",
+    "result in a web request": "how-to/follow-a-task/",
+    "changed payload": "how-to/survive-deploys/#changed-payloads",
+    "time limit": "how-to/handle-tasks/",
+    "priorities": "reference/shared-queue/",
+    "payload size": "how-to/large-payloads/",
+    "task id in logs": "how-to/report-errors/",
+    "PgBouncer": "how-to/use-a-managed-server/",
+    "failed tasks, retry": "how-to/",  # follow a task, or handle tasks
+    "summer time": "how-to/run-schedules/#summer-time",
+    "dedupe": "how-to/run-once-per-key/",
+    "delete old results": "how-to/follow-a-task/",
+    "one Redis for staging and production": "how-to/separate-staging/",
+    "Windows": "reference/compatibility/",
+    "outbox": "how-to/outbox/",
+    "idempotency key": "how-to/run-once-per-key/",
+    "poison": "reference/shared-worker/",
+    "SIGHUP": "how-to/operate-workers/",
+    "contextvars": "how-to/report-errors/",
+    "backup": "how-to/back-up-and-restore/",
+}
+"""What a new user asked of the search, and where the first answer leads."""
+
+ASK = """(async () => {
+    const worker = new Worker(JSON.parse(document.getElementById("__config").textContent).search)
+    const said = message => new Promise(done => {
+        worker.onmessage = event => done(event.data)
+        worker.postMessage(message)
+    })
+    const index = await (await fetch("search/search_index.json")).json()
+    await said({type: 0, data: {...index, options: {}}})
+    const found = {}
+    for (const question of QUESTIONS) {
+        const [page] = (await said({type: 2, data: question})).data.items
+        found[question] = page?.sort((one, other) => other.score - one.score)[0].location
+    }
+    worker.terminate()
+    return found
+})()"""
+
+
+@pytest.mark.skipif(SITE is None, reason=NO_SITE)
+@pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
+def test_the_search_answers_questions_with_its_first_hit(tmp_path, served):
+    with Browser(tmp_path) as browser:
+        browser.open(served)
+        browser.until("document.getElementById('__config')")
+        found = browser.ask(ASK.replace("QUESTIONS", json.dumps([*QUESTIONS])))
+    wrong = {
+        question: hit for question, hit in found.items() if not (hit or "").startswith(QUESTIONS[question])
+    }
+    assert wrong == {}
 
 
 class Quiet(SimpleHTTPRequestHandler):

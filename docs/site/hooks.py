@@ -40,6 +40,7 @@ UNSEARCHED = {
 """The pages that the search of the site leaves out: they hold many words, and answer no user's question."""
 
 API = runpy.run_path(str(HERE / "api.py"))
+SEARCH = runpy.run_path(str(HERE / "search.py"))
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
@@ -118,9 +119,11 @@ def for_machines(nav: list[Any]) -> dict[str, str]:
 
 
 def on_post_build(*, config: MkDocsConfig) -> None:
-    """Write the files for machines that read, and check the site."""
+    """Write the files for machines that read, arrange the search, and check the site."""
     for name, text in for_machines(list(config.nav or [])).items():
         (Path(config.site_dir) / name).write_text(text, "utf-8")
+    for address in SEARCH["arrange"](Path(config.site_dir), DOCS / "index.md"):
+        LOG.warning("the search has no section for %s, which the index by words names", address)
     _check(config)
 
 
