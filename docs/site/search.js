@@ -11,8 +11,8 @@
   const cleaned = query => {
     if (/["+~^*]|(^|\s)-/.test(query)) return query // somebody knows the language of queries
     const words = query.split(/\s+/).map(plain).filter(word => word.length > 1 && !SAYS_NOTHING.has(word))
-    // the word as it is counts more than what begins with it; a plural finds its singular
-    return words.map(word => `${word}^4 ${word.replace(/([^s])s$/, "$1")}`).join(" ") || query
+    // a plural finds its singular; the word itself counts more than what begins with it
+    return words.map(word => word.replace(/([^s])s$/, "$1")).map(word => `${word}^4 ${word}`).join(" ") || query
   }
   addEventListener("message", event => {
     if (event.data.type === 2) event.data.data = cleaned(event.data.data)
