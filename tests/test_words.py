@@ -124,3 +124,32 @@ def test_a_phrase_without_a_noun_is_found(tmp_path):
         "The timeout is that\nof the call.\n\n```python\nx = 1  # what is\n```\n\nAny one that waits.\n"
     )
     assert [*without_nouns(page)] == [f"{page}:1: that of", f"{page}:8: one that"]
+
+
+LONGEST = 40
+"""The most words of a sentence of the documents, and of a cell of a table."""
+
+
+def sentences(path):
+    """The sentences of a document; a cell of a table is one."""
+    text = re.sub(r"\n+(?=#|\s*[-*] |\s*\d+\. )|(?<=\|)\n", "\n\n", prose(path))
+    for part in re.split(r"\n\s*\n", text):
+        if part.lstrip().startswith("|"):
+            yield from part.strip("| \n").split(" | ")
+        else:
+            yield from re.split(r"(?<=[.!?:;])\s+(?=[A-Z`*\[(])", part)
+
+
+def test_no_sentence_of_the_documents_is_long():
+    long = [
+        (path.name, text) for path in documents() for text in sentences(path) if len(text.split()) > LONGEST
+    ]
+    assert long == []
+
+
+def test_a_long_sentence_is_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        f"# Words\nShort. {'A long ' * 20}one.\n- Item.\n\n| a | {'word ' * 41}|\n|---|---|\n| b | c |\n"
+    )
+    assert sum(len(text.split()) > LONGEST for text in sentences(page)) == 2
