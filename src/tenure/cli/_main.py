@@ -26,6 +26,7 @@ _COMMANDS = {
     "work": "work._work",
     "queue": "queue._queue",
     "schedule": "_schedule",
+    "hold": "_hold",
     "holders": "_holders",
     "doctor": "_doctor",
     "top": "_top",
@@ -41,6 +42,7 @@ commands:
   work     work on a queue until it is stopped
   queue    list, show, pause, resume and purge queues; put and cancel tasks, and retry dead letters
   schedule list schedules, their last and next ticks; put a task of one now
+  hold     run a command while a lock is held, as flock does
   holders  holders and waiters of locks and semaphores, deadlocks, leaders of elections, resources of pools
   doctor   connect to a store, and report problems
   top      a store, live: queues, processes, holders and waiters
