@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from types import FrameType
 
+from tenure.cli._table import many
 from tenure.observe import log
 from tenure.serving import ending_signals, is_hangup
 
@@ -144,8 +145,7 @@ class Children:
         """Pass a stop on: the first lets the processes drain, further ones make them give back what they have."""
         self._stopping += 1
         if self._stopping == 1:
-            processes = f"{n} processes" if (n := len(self._children)) > 1 else "the process"
-            log(logging.INFO, f"{reason}: stops {processes}")
+            log(logging.INFO, f"{reason}: stops {many(len(self._children), 'process', 'processes')}")
         for child in self._children:
             if self._stopping == 1:
                 child.stop(signal.SIGTERM, self._grace + _TIMEOUT)

@@ -21,6 +21,7 @@ from tenure.cli._arguments import run_on
 from tenure.cli._errors import UsageError
 from tenure.cli._handler import Handler, HandlerCodec, load_handler
 from tenure.cli._parent import parent_ended
+from tenure.cli._table import many
 from tenure.cli._with_store import check_visible
 from tenure.engines import open_store
 from tenure.errors import EngineError, StoreUnavailable
@@ -264,7 +265,7 @@ class _Working:
     async def tell_parent(self, group: TaskGroup) -> None:
         """Tell how many tasks this process has, and let it be replaced once it has done, or used, enough."""
         options, renews = self._options, ""
-        what = ("task", "tasks") if options.batch is None else ("batch", "batches")
+        one, more = ("task", "tasks") if options.batch is None else ("batch", "batches")
         while options.told is not None:
             await anyio.sleep(_TURN)
             if (worker := self._worker) is None:
@@ -272,14 +273,14 @@ class _Working:
             busy, done = worker.statistics().busy, _outcomes(worker.statistics())["taken"]
             if not renews:
                 if options.max_tasks is not None and done >= options.max_tasks:
-                    renews = f"has done {done:,} tasks"
+                    renews = f"has done {many(done, 'task', 'tasks')}"
                 elif options.max_memory is not None and done and _memory() > options.max_memory:
                     renews = f"has used {_memory() >> 20:,} MiB of memory"
                 if renews:  # without the grace, which is for signals
                     log(logging.INFO, f"{renews}: finishes what has begun, and is replaced")
                     group.start_soon(worker.drain)
-            has = f", with {busy:,} {what[busy > 1]} in work" if busy else ""
-            text = f"{RENEW if renews else ''}{has}, after {done:,} tasks"
+            has = f", with {many(busy, one, more)} in work" if busy else ""
+            text = f"{RENEW if renews else ''}{has}, after {many(done, 'task', 'tasks')}"
             with suppress(OSError):  # a full disk
                 os.pwrite(options.told, text.encode().ljust(TOLD), 0)
 
