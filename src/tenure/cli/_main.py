@@ -28,6 +28,7 @@ _COMMANDS = {
     "schedule": "_schedule",
     "hold": "_hold",
     "holders": "_holders",
+    "limiter": "_limiter",
     "doctor": "_doctor",
     "top": "_top",
     "web": "_web",
@@ -44,6 +45,7 @@ commands:
   schedule list schedules, their last and next ticks; put a task of one now
   hold     run a command while a lock is held, as flock does
   holders  holders and waiters of locks and semaphores, deadlocks, leaders of elections, resources of pools
+  limiter  what is booked of a rate limiter, and the end of its hold
   doctor   connect to a store, and report problems
   top      a store, live: queues, processes, holders and waiters
   web      the same as a page, read-only without --actions; needs the extra web: pip install 'tenure[web]'

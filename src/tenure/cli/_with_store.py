@@ -28,7 +28,7 @@ _DEEPEST = 200
 _TIMEOUT = 10.0
 """Seconds that a store may take to answer for the first time."""
 
-_KEY = re.compile("(queue|lock|rwlock|semaphore|election|pool):(.+)", re.DOTALL)
+_KEY = re.compile("(queue|lock|rwlock|semaphore|election|pool|rate):(.+)", re.DOTALL)
 
 
 class ShownCodec:
@@ -85,7 +85,8 @@ def check_names(args: argparse.Namespace) -> None:
         text: str = getattr(args, option, None) or ""
         namespace, _, name = text.partition(":")
         if namespace == args.namespace and (key := _KEY.fullmatch(name)):
-            raise UsageError(f"{text} is a key of the store: write {key[2]}, the name of the {key[1]}")
+            kind = key[1].replace("rate", "rate limiter")
+            raise UsageError(f"{text} is a key of the store: write {key[2]}, the name of the {kind}")
 
 
 def check_place(url: str, option: str) -> None:
