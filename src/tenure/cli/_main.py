@@ -30,6 +30,7 @@ _COMMANDS = {
     "holders": "_holders",
     "limiter": "_limiter",
     "doctor": "_doctor",
+    "backup": "_backup",
     "top": "_top",
     "web": "_web",
 }
@@ -47,6 +48,7 @@ commands:
   holders  holders and waiters of locks and semaphores, deadlocks, leaders of elections, resources of pools
   limiter  what is booked of a rate limiter, and the end of its hold
   doctor   connect to a store, and report problems
+  backup   copy a SQLite store while it is used, and check the copy
   top      a store, live: queues, processes, holders and waiters
   web      the same as a page, read-only without --actions; needs the extra web: pip install 'tenure[web]'
 
