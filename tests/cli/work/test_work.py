@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -852,6 +853,36 @@ def test_put_reads_standard_input(url, start):
     out, _ = child.communicate("[1,\n 2]", timeout=PATIENCE)
     assert child.returncode == 0
     assert on(url, lambda queue: queue.get(int(out))).payload == [1, 2]
+
+
+@pytest.mark.parametrize("count", [2, 600])
+def test_put_reads_lines_of_json(each_url, start, count):
+    lines = "".join(f'{{"n": {n}, "text": "\u2028"}}\r\n\n' for n in range(count))
+    child = start("queue", "put", "q", "-", "--priority", "2", "--store", each_url)
+    out, err = child.communicate(lines, timeout=PATIENCE)
+    assert child.returncode == 0, err
+    ids = [int(line) for line in out.splitlines()]
+
+    async def put(queue):
+        return [await queue.get(task_id) for task_id in ids]
+
+    records = on(each_url, put)
+    assert [record.payload for record in records] == [{"n": n, "text": "\u2028"} for n in range(count)]
+    assert {record.priority for record in records} == {2}
+
+
+@pytest.mark.parametrize(
+    ("lines", "words", "message"),
+    [
+        ("1\n2\nthree\n", [], "line 3 of standard input is not JSON"),
+        ("[1,\n 2\n", [], "standard input is not JSON"),
+        ("", [], "standard input is not JSON"),
+        ("1\n2\n", ["--key", "k"], "--key is for one task, and standard input has more"),
+    ],
+)
+def test_wrong_lines_put_nothing(misused, monkeypatch, lines, words, message):
+    monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+    assert message in misused("queue", "put", "q", "-", *words)
 
 
 def test_put_refuses_a_duplicate(command, url):
