@@ -786,7 +786,7 @@ def test_pools_list_their_resources_and_no_metadata(inhabitant, command, show, t
     assert (two["resource"], two["state"], two["process"]) == ("two", "free", "")
     code, lines = show("holders", "claim")
     assert [line[:3] for line in lines[1:3]] == [["keys", "one", "claimed"], ["keys", "two", "free"]]
-    assert lines[3] == ["1", "wait", "for", "a", "resource", "of", "keys"]
+    assert lines[3] == ["1", "waits", "for", "a", "resource", "of", "keys"]
     for more in ((), ("--json",)):
         assert "do not tell" not in command("holders", "claim", "--store", url, *more).out
     assert command("holders", "claim", "nosuch", "--store", url).out == "nothing is held: no claim nosuch\n"

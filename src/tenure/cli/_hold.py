@@ -140,7 +140,7 @@ def _in_foreground(child: subprocess.Popen[bytes]) -> Generator[None]:
         if os.tcgetpgrp(0) != os.getpgrp():
             raise OSError
         os.tcsetpgrp(0, child.pid)
-    except OSError:  # no terminal, or that of others
+    except OSError:  # no terminal, or another process has it
         yield
         return
     _signal(child, signal.SIGCONT)  # it may have read too early

@@ -1,4 +1,4 @@
-"""`tenure limiter`: what is booked of a rate limiter, and the end of its hold."""
+"""`tenure limiter`: the bookings of a rate limiter, and the end of its hold."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ._with_store import parser, with_store
 HELP = """\
 usage: tenure limiter COMMAND NAME
 
-  show NAME               what is booked of each limit, and for how long it is held off
+  show NAME               the bookings of each limit, and for how long it is held off
   release NAME            end a hold of it: those that wait go on at the rate
 
 The store keeps no list of limiters, nor their rates: these are in the programs."""
@@ -35,7 +35,7 @@ async def _status(store: Store, name: str) -> e.LimiterStatus:
 
 
 def _show(words: Sequence[str]) -> int:
-    p = parser("limiter show", "What is booked of each limit of a limiter, and for how long it is held off.")
+    p = parser("limiter show", "The bookings of each limit of a limiter, and for how long it is held off.")
     p.add_argument("name", metavar="NAME", type=name_of, help="the limiter")
     args = p.parse_args(words)
     status = with_store(args, lambda store: _status(store, args.name))
@@ -52,7 +52,7 @@ def _show(words: Sequence[str]) -> int:
 
 
 def _release(words: Sequence[str]) -> int:
-    p = parser("limiter release", "End a hold of a limiter, in all processes. What is booked stays.")
+    p = parser("limiter release", "End a hold of a limiter, in all processes. Bookings stay.")
     p.add_argument("name", metavar="NAME", type=name_of, help="the limiter")
     args = p.parse_args(words)
 

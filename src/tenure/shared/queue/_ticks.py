@@ -40,7 +40,7 @@ _FOREIGN = {
     "TZ=": "must have no time zone; give it as tz",
     "cron(": "must have five fields without cron( ) around them",
 }
-"""What other programs write, and what is written here."""
+"""Texts that other programs know, and the form that is known here."""
 
 
 class Ticks(Protocol):
