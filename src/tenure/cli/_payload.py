@@ -17,15 +17,20 @@ def read_payloads(text: str) -> list[Any]:
     """As `read_payload`; standard input may also be lines with a value each."""
     if text != "-":
         return [read_payload(text)]
-    text = _read()
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    text, values = _read(), list[Any]()
     try:
         return [_value(text, "standard input")]
     except UsageError:
-        # one value over several lines, or lines of which some are wrong
-        if len(lines) < 2 or not _is_value(lines[0][1]):
+        for number, line in enumerate(text.split("\n"), 1):
+            try:
+                values += [_value(line, f"line {number} of standard input")] if line.strip() else []
+            except UsageError:
+                if values:
+                    raise
+                break
+        if not values:  # it was meant to be one value
             raise
-    return [_value(line, f"line {number} of standard input") for number, line in lines]
+    return values
 
 
 def _read() -> str:
@@ -40,14 +45,6 @@ def _value(text: str, source: str) -> Any:
         return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as problem:
         raise UsageError(f"{source} is not JSON: {problem}; quote a text as '\"text\"'") from problem
-
-
-def _is_value(text: str) -> bool:
-    try:
-        _value(text, "")
-    except UsageError:
-        return False
-    return True
 
 
 def _refuse(name: str) -> NoReturn:
