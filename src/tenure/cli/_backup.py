@@ -20,7 +20,6 @@ from ._with_store import file_of, parser, with_store
 
 
 def backup(words: Sequence[str]) -> int:
-    """Run `tenure backup`. Raises `UsageError`, `Interrupted`, `TenureError`, `OSError`."""
     p = parser(
         "backup",
         "Copy a SQLite store, also while processes use it, and check the copy: it is opened, and each page of it is"
@@ -72,7 +71,6 @@ def last_backup(path: Path) -> str:
 
 
 def is_store(path: Path) -> bool:
-    """True for a SQLite file with the mark of a store."""
     try:
         with path.open("rb") as file:
             return file.read(72)[68:] == b"tenu"

@@ -30,7 +30,6 @@ _TIMED_OUT, _FAILED, _NOT_RUNNABLE, _NOT_FOUND, _SIGNALLED = 124, 125, 126, 127,
 
 
 def hold(words: Sequence[str]) -> int:
-    """Run `tenure hold`. Raises `UsageError`."""
     p = parser(
         "hold",
         "Run a command while this process holds a lock, as flock does. The variable TENURE_TOKEN has the fence of the"
@@ -73,7 +72,6 @@ def hold(words: Sequence[str]) -> int:
 
 
 async def _hold(lock: Lock, timeout: float | None, command: Sequence[str]) -> int:
-    """Return the exit code. Raises `AcquireTimeout`, `LeaseLost`. Cancellation: the command is killed."""
     child: subprocess.Popen[bytes] | None = None
     ended_by = 0
 
@@ -135,7 +133,6 @@ def _signals(pass_on: Callable[[int, Any], None]) -> Generator[None]:
 
 @contextmanager
 def _in_foreground(child: subprocess.Popen[bytes]) -> Generator[None]:
-    """A block in which the command has the terminal, if this process has it."""
     try:
         if os.tcgetpgrp(0) != os.getpgrp():
             raise OSError

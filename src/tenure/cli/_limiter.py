@@ -25,7 +25,6 @@ The store keeps no list of limiters, nor their rates: these are in the programs.
 
 
 def limiter(words: Sequence[str]) -> int:
-    """Run `tenure limiter`. Raises `UsageError`, `TenureError`."""
     return run_one("limiter", _COMMANDS, HELP, words)
 
 

@@ -81,7 +81,6 @@ def padded(text: str, room: int, *, right: bool = False) -> str:
 
 
 def many(number: int, one: str, more: str) -> str:
-    """A number of things, with the word for one of them or for more."""
     return f"{number:,} {one if number == 1 else more}"
 
 

@@ -347,7 +347,6 @@ async def _drain_when_empty(queue: WorkQueue[Any], worker: Worker | BatchWorker)
 
 
 def _memory() -> int:
-    """The most bytes of memory that this process has used."""
     import resource  # Windows has none
 
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
