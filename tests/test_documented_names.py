@@ -210,7 +210,9 @@ def test_the_table_of_times_has_each_duration():
 
 # ------------------------------------------------------------------------------------------------------ the commands
 
-COMMANDS = ("run", "work", "queue", "schedule", "holders", "doctor", "top", "web")
+COMMANDS = (
+    *("run", "work", "queue", "schedule", "hold", "holders", "limiter", "doctor", "backup", "top", "web"),
+)
 
 
 def helped(*words):
@@ -234,7 +236,7 @@ def test_the_options_in_the_section_of_a_command_exist(command):
     text = helped(command)
     below = (
         re.findall(r"^  ([a-z-]+) ", text, re.MULTILINE)
-        if command in ("queue", "schedule")
+        if command in ("queue", "schedule", "limiter")
         else ("break",)
         if command == "holders"
         else ()

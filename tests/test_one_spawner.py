@@ -31,11 +31,11 @@ WALL_CLOCKS = {
     ("date", "today"),
 }
 # Time is the engine's; in the process it is the loop's. `put(at=)` counts from the clock of the host, as it says, and
-# the age of a setting is shown as a date.
+# the ages of a setting and of a copy of a store are shown.
 CLOCK_READERS = (
     "engines/",
     "testing/",
-    *("shared/queue/_new_task.py", "shared/queue/_settings.py", "cli/queue/_settings.py"),
+    *("shared/queue/_new_task.py", "shared/queue/_settings.py", "cli/queue/_settings.py", "cli/_backup.py"),
 )
 
 LOOPS = {"asyncio", "trio", "uvloop", "winloop", "sniffio"}

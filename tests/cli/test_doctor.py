@@ -137,7 +137,7 @@ def test_a_server_that_does_not_answer(own_redis_server, examine, monkeypatch):
     assert document["problems"] == ["no answer within 0.05 s: look at the server and the network"]
 
 
-async def stalls(store, *, repair):
+async def stalls(*_, **__):
     await anyio.sleep_forever()
 
 

@@ -786,7 +786,7 @@ def test_pools_list_their_resources_and_no_metadata(inhabitant, command, show, t
     assert (two["resource"], two["state"], two["process"]) == ("two", "free", "")
     code, lines = show("holders", "claim")
     assert [line[:3] for line in lines[1:3]] == [["keys", "one", "claimed"], ["keys", "two", "free"]]
-    assert lines[3] == ["1", "wait", "for", "a", "resource", "of", "keys"]
+    assert lines[3] == ["1", "waits", "for", "a", "resource", "of", "keys"]
     for more in ((), ("--json",)):
         assert "do not tell" not in command("holders", "claim", "--store", url, *more).out
     assert command("holders", "claim", "nosuch", "--store", url).out == "nothing is held: no claim nosuch\n"
@@ -942,3 +942,50 @@ def test_an_operator_sees_what_is_not_undone(inhabitant, url, tell, command):
         f"problem: 1 of sandboxes is not undone, such as sandbox of task {task_id} of pulls (no such region): "
         "mend that, then `tenure queue requeue sandboxes`"
     ) in doctor.out
+
+
+# ------------------------------------------------------------------------------------------------------ limiters
+
+
+@pytest.fixture(params=["sqlite", "redis", pytest.param("postgres", marks=pytest.mark.full)])
+def limiter_url(request):
+    if request.param == "sqlite":
+        return "sqlite:///tenure.db"
+    server = request.getfixturevalue(f"{request.param}_server")
+    return server.url if request.param == "redis" else server.url()
+
+
+def test_a_limiter_is_shown_and_its_hold_is_ended(command, limiter_url):
+    async def use(hold):
+        async with tenure.open_store(limiter_url) as store:
+            limiter = tenure.RateLimiter(
+                store, "api", tenure.Limit(0.01, burst=9), tenure.Limit(0.1, unit="tokens", burst=500)
+            )
+            if hold:
+                await limiter.acquire({"requests": 2, "tokens": 300})
+                await limiter.hold_off(3600)
+            return await limiter.state()
+
+    anyio.run(use, True)
+    words = ("api", "--store", limiter_url)
+    shown = json.loads(command("limiter", "show", *words, "--json").out)
+    assert shown["name"] == "api"
+    assert 3500 < shown["held_off"] <= 3600
+    booked = {limit["unit"]: (limit["per"], limit["booked"]) for limit in shown["limits"]}
+    assert booked["tokens"] == (1, pytest.approx(300, abs=5))
+    assert booked["requests"] == (1, pytest.approx(2, abs=0.2))
+    text = command("limiter", "show", *words).out
+    assert "held off for 60 min" in text
+    assert [line.split()[-2:] for line in text.splitlines()[:3]] == [["unit", "per"], ["1", "s"], ["1", "s"]]
+    assert command("limiter", "release", *words).out == "api: held off no longer: 60 min were left\n"
+    assert anyio.run(use, False).held_off == 0
+    assert command("limiter", "release", *words).out == "api: nothing changed: it was not held off\n"
+    assert "held" not in command("limiter", "show", *words).out
+    assert command("limiter", "show", "none", "--store", limiter_url).out == "nothing is booked of none\n"
+
+
+def test_a_limiter_is_named_by_its_name(misused, url):
+    assert "write api, the name of the rate limiter" in misused(
+        "limiter", "show", "tenure:rate:api", "--store", "redis://localhost:1"
+    )
+    assert "a command is missing: tenure limiter show" in misused("limiter")

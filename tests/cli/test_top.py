@@ -95,7 +95,7 @@ def test_a_queue_whose_tasks_no_process_takes_is_named_at_the_top():
     flows = dict.fromkeys(seen.queues, Flow())
     drawn = frame("redis://host", seen, flows, 100, 24, colour=False)
     assert [line for line in drawn if "no process" in line] == [
-        "queue left: 12 tasks wait, and no process takes them"
+        "queue left: 12 tasks wait, and no process works on it"
     ]
     assert drawn[1].startswith("queue left")
     shown = document("redis://host", "default", seen, flows)["queues"]

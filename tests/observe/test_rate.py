@@ -38,6 +38,19 @@ def test_a_burst_and_then_one_a_second(rate, clock, said):
     assert passed + sum(count for _, count in said) == 1000
 
 
+@pytest.mark.parametrize("every", [0.01, 0.5, 7, 60, 61, 100])
+def test_an_hour_of_a_fault_is_sixty_lines_at_most(rate, clock, said, every):
+    lines = []
+    for _ in range(int(3600 / every)):
+        clock.time += every
+        lines.append(rate.allows("x", lasts=True))
+    assert sum(lines) + len(said) <= 60
+    rate.settle()
+    assert sum(lines) + sum(count for _, count in said) == len(lines)
+    clock.time += 61
+    assert all(rate.allows("x", lasts=True) for _ in range(BURST)), "it is told again after some quiet"
+
+
 def test_after_a_pause_there_may_be_a_burst_again(rate, clock):
     assert [rate.allows("x") for _ in range(BURST + 1)] == [True] * BURST + [False]
     clock.time += 1000

@@ -54,6 +54,19 @@ def test_the_same_event_of_the_same_queue_is_logged_so_often_and_the_rest_is_cou
     assert (record.levelno, record.tenure_queue, record.tenure_left_out) == (logging.WARNING, "a", 7)
 
 
+@pytest.mark.parametrize("level", [logging.WARNING, logging.DEBUG])
+def test_a_fault_that_lasts_is_a_line_each_and_its_traceback_is_for_debugging(caplog, level):
+    caplog.set_level(level, "tenure")
+    time = [0.0]
+    reporter = Reporter(clock=lambda: time[0])
+    for _ in range(3600):
+        time[0] += 1
+        reporter.warn_briefly("pool.create_failed", error=raised())
+    assert BURST < len(lines(caplog)) <= 60
+    assert caplog.records[0].message == "pool.create_failed error=Trouble('here')"
+    assert bool(caplog.records[0].exc_info) == (level == logging.DEBUG)
+
+
 @pytest.mark.parametrize("observer", [Reporter().warn, LoggingObserver(logging.getLogger("mine")).notice])
 def test_a_line_has_six_places_of_a_float_and_its_record_has_all(caplog, observer):
     with caplog.at_level(logging.DEBUG, "mine"):

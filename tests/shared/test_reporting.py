@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import traceback
+from contextlib import suppress
 
 import anyio
 import pytest
@@ -12,8 +13,9 @@ import pytest
 import tenure
 from tenure import Lock, Retry, Task, Worker, WorkQueue
 from tenure.engine import CloseSession, Put
-from tenure.errors import LeaseLost
+from tenure.errors import LeaseLost, TenureError
 from tenure.local import Threads
+from tenure.shared import QueueFigures
 from tenure.testing import Fault
 
 
@@ -324,3 +326,38 @@ async def test_a_lost_link_is_logged_once_and_when_it_is_back(faulty, faulty_sto
     assert found.count((logging.INFO, "link.back")) == 1
     assert (logging.INFO, "operation.resent") in found
     assert found.index((logging.WARNING, "link.lost")) < found.index((logging.INFO, "link.back"))
+
+
+async def test_an_hour_without_the_server_is_at_most_sixty_lines(faulty, virtual_clock, caplog):
+    caplog.set_level(logging.INFO, "tenure")
+
+    async def again_and_again(call):
+        while True:
+            with suppress(TenureError):
+                await call()
+            await anyio.sleep(1)
+
+    async def hold():
+        async with Lock(queue.store, "report").hold(timeout=1):
+            await anyio.sleep(0.1)
+
+    async def work(payload):
+        await anyio.sleep(5)
+
+    async with tenure.open_store(faulty, ttl=3.0) as store, anyio.create_task_group() as group:
+        queue = WorkQueue(store, "q")
+        await queue.put_many(range(100))
+        figures, schedule = QueueFigures(store), tenure.Schedule(queue, "s", every=1)
+        for run in (Worker(queue, work).run, schedule.run, queue.schedules.run, figures.run):
+            group.start_soon(run)
+        await anyio.sleep(12)
+        faulty.down = True
+        for call in (lambda: queue.put(1), hold, queue.statistics):
+            group.start_soon(again_and_again, call)
+        await anyio.sleep(3600)
+        faulty.down = False
+        await anyio.sleep(10)
+        group.cancel_scope.cancel()
+    text = caplog.text
+    assert text.count("link.lost") == text.count("link.back") == 1
+    assert len(caplog.records) <= 60

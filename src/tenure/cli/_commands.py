@@ -20,7 +20,9 @@ def run_one(of: str, commands: Commands, usage: str, words: Sequence[str]) -> in
         case [str(name), *_]:
             raise no_command(f"{of} {name}", name, commands)
         case _:
-            raise UsageError(f"a command is missing: tenure {of} ls (see tenure {of} --help)")
+            raise UsageError(
+                f"a command is missing: tenure {of} {next(iter(commands))} (see tenure {of} --help)"
+            )
 
 
 def no_command(words: str, name: str, commands: Iterable[str]) -> UsageError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -19,9 +20,10 @@ from tenure.store import Store, handle_of, names, read_pages
 
 from ._answer import answer
 from ._arguments import store_option, store_url
+from ._backup import last_backup
 from ._errors import UsageError
 from ._table import one_line, spoken
-from ._with_store import check_place, parser
+from ._with_store import check_place, file_of, parser
 
 _PINGS = 20
 _TIMEOUT = 10.0
@@ -86,7 +88,7 @@ async def _examine(url: str, namespace: str, repair: bool) -> Finding:
     try:
         async with store:
             with anyio.fail_after(_TIMEOUT):
-                return await _look(store, repair=repair)
+                return await _look(store, file_of(url), repair=repair)
     except TimeoutError:
         problem = f"no answer within {_TIMEOUT:g} s: look at the server and the network"
     except (EngineError, StoreUnavailable) as error:
@@ -110,7 +112,7 @@ async def _not_undone(store: Store) -> list[str]:
     return problems
 
 
-async def _look(store: Store, *, repair: bool) -> Finding:
+async def _look(store: Store, file: Path | None, *, repair: bool) -> Finding:
     handle = handle_of(store)
     pings = sorted([await store.ping() for _ in range(_PINGS)])
     parts = (await read_pages(handle, e.Scan(e.HEALTH))).rows
@@ -137,5 +139,6 @@ async def _look(store: Store, *, repair: bool) -> Finding:
         "clock": f"{examined.clock_skew:+.3f} s against this machine's",
         "in namespace": f"{store.namespace}: queues {kinds['queues']:,}, keys held {kinds['holds']:,},"
         f" pools {kinds['pools']:,}; open sessions in all namespaces {kinds['sessions']:,}",
+        **({} if file is None else {"last backup": last_backup(file)}),
     }
     return Finding(store.url, facts, tuple(problems), median(pings), examined.clock_skew)

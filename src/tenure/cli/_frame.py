@@ -9,7 +9,7 @@ from tenure.observe import printable
 from tenure.web import Flow, SeenKey, SeenProcess, View
 
 from ._holders import in_words
-from ._table import cut, padded, spoken, width as width_of
+from ._table import cut, many, padded, spoken, width as width_of
 
 BOLD, RED, PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
 
@@ -41,7 +41,8 @@ def frame(
     colour: bool = True,
 ) -> list[str]:
     tasks = sum(counts.leased for counts in view.queues.values())
-    figures = f"  round trip {spoken(view.ping)}  {tasks:,} tasks leased, {len(view.processes):,} processes"
+    processes = many(len(view.processes), "process", "processes")
+    figures = f"  round trip {spoken(view.ping)}  {many(tasks, 'task', 'tasks')} leased, {processes}"
     end = f": {trouble}" if trouble else figures
     place = cut(printable(url), max(_NAME, columns - width_of(end)))
     shown = [_line(place + end, columns, BOLD + RED * bool(trouble), colour=colour)]
@@ -103,7 +104,7 @@ def _line(text: str, columns: int, style: str, *, colour: bool) -> str:
 def _untaken(view: View) -> Iterator[str]:
     for name, counts in view.queues.items():
         if counts.waiting and counts.oldest > _SOON and not counts.paused and view.takers(name) == 0:
-            yield f"queue {name}: {counts.waiting:,} tasks wait, and no process takes them"
+            yield f"queue {name}: {many(counts.waiting, 'task waits', 'tasks wait')}, and no process works on it"
 
 
 def _short_process(process: str) -> str:

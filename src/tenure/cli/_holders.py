@@ -24,7 +24,7 @@ from tenure.web import (
 
 from ._answer import answer, say
 from ._arguments import whole_number
-from ._table import columns_of_terminal, spoken, table
+from ._table import columns_of_terminal, many, spoken, table
 from ._with_store import parser, with_store
 
 _LOCKS = ("lock", "rwlock", "semaphore")
@@ -94,7 +94,7 @@ async def _seen(kind: str | None, name: str | None, store: Store) -> tuple[dict[
         document["pools"] = [_pool(pool) for pool in pools]
         header = ("pool", "resource", "state", "claimed", "process", "preference", "rests for", "reason")
         lines = [
-            printable(f"{pool.page.waiting:,} wait for a resource of {pool.name}")
+            printable(f"{many(pool.page.waiting, 'waits', 'wait')} for a resource of {pool.name}")
             for pool in pools
             if pool.page.waiting
         ]
@@ -170,7 +170,7 @@ def in_words(deadlock: Deadlock, name: Callable[[str], str] = str) -> str:
         waiter = f"{name(w.process)} task {w.task}" if w.task and deadlock.certain else name(w.process)
         lines.append(printable(f"  {waiter} holds {', '.join(w.holds) or 'nothing'} and waits for {w.key}"))
     if deadlock.behind:
-        lines.append(f"  {deadlock.behind:,} more wait behind these")
+        lines.append(f"  {many(deadlock.behind, 'more waits', 'more wait')} behind these")
     return "\n".join(lines)
 
 

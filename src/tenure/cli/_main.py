@@ -26,8 +26,11 @@ _COMMANDS = {
     "work": "work._work",
     "queue": "queue._queue",
     "schedule": "_schedule",
+    "hold": "_hold",
     "holders": "_holders",
+    "limiter": "_limiter",
     "doctor": "_doctor",
+    "backup": "_backup",
     "top": "_top",
     "web": "_web",
 }
@@ -41,8 +44,11 @@ commands:
   work     work on a queue until it is stopped
   queue    list, show, pause, resume and purge queues; put and cancel tasks, and retry dead letters
   schedule list schedules, their last and next ticks; put a task of one now
+  hold     run a command while a lock is held, as flock does
   holders  holders and waiters of locks and semaphores, deadlocks, leaders of elections, resources of pools
+  limiter  show the bookings of a rate limiter, and end a hold of it
   doctor   connect to a store, and report problems
+  backup   copy a SQLite store while it is used, and check the copy
   top      a store, live: queues, processes, holders and waiters
   web      the same as a page, read-only without --actions; needs the extra web: pip install 'tenure[web]'
 

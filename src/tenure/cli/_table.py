@@ -80,6 +80,10 @@ def padded(text: str, room: int, *, right: bool = False) -> str:
     return spaces + text if right else text + spaces
 
 
+def many(number: int, one: str, more: str) -> str:
+    return f"{number:,} {one if number == 1 else more}"
+
+
 def one_line(value: Any) -> str:
     return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 

@@ -28,7 +28,7 @@ _DEEPEST = 200
 _TIMEOUT = 10.0
 """Seconds that a store may take to answer for the first time."""
 
-_KEY = re.compile("(queue|lock|rwlock|semaphore|election|pool):(.+)", re.DOTALL)
+_KEY = re.compile("(queue|lock|rwlock|semaphore|election|pool|rate):(.+)", re.DOTALL)
 
 
 class ShownCodec:
@@ -85,20 +85,26 @@ def check_names(args: argparse.Namespace) -> None:
         text: str = getattr(args, option, None) or ""
         namespace, _, name = text.partition(":")
         if namespace == args.namespace and (key := _KEY.fullmatch(name)):
-            raise UsageError(f"{text} is a key of the store: write {key[2]}, the name of the {key[1]}")
+            kind = key[1].replace("rate", "rate limiter")
+            raise UsageError(f"{text} is a key of the store: write {key[2]}, the name of the {kind}")
 
 
 def check_place(url: str, option: str) -> None:
     """Refuse a place without a store: looking makes no files."""
     check_visible(url, option)
-    scheme = url.partition(":")[0].lower()
-    # a URL of another form is refused when it is opened, without showing what may be a password
-    named = scheme == "sqlite" and url.partition(":")[2].startswith("///")
-    if named and len(path := unquote(urlsplit(url).path[1:])) > 0 and not Path(path).exists():
+    if (path := file_of(url)) is not None and not path.exists():
         raise UsageError(
             f"{option}: there is no file {path}; name another store with --store URL or in the environment variable"
             f" {STORE_VARIABLE}"
         )
+
+
+def file_of(url: str) -> Path | None:
+    """The file of a SQLite store; None for another store."""
+    scheme, _, rest = url.partition(":")
+    # a URL of another form is refused when it is opened, without showing what may be a password
+    named = scheme.lower() == "sqlite" and rest.startswith("///")
+    return Path(path) if named and (path := unquote(urlsplit(url).path[1:])) else None
 
 
 def check_visible(url: str, option: str) -> None:

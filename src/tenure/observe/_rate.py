@@ -5,6 +5,12 @@ from collections.abc import Callable
 BURST = 10
 """The number of lines of one kind that may come at once; after that one line may come per second."""
 
+_QUIET = 60.0
+"""Seconds without a fault that lasts, after which its lines are logged again as they come."""
+
+_PAUSE = 240.0
+"""Seconds between two lines of a fault that lasts, after the first lines."""
+
 _MOST_KINDS = 1000
 
 
@@ -28,13 +34,17 @@ class Rate:
         self._say = say
         self._buckets: dict[str, _Bucket] = {}
 
-    def allows(self, kind: str) -> bool:
+    def allows(self, kind: str, *, lasts: bool = False) -> bool:
+        """Lines of a fault that `lasts` are fewer until it was quiet."""
         now = self._clock()
         bucket = self._buckets.get(kind)
         if bucket is None:
             self._forget(now)
             bucket = self._buckets[kind] = _Bucket(now)
-        bucket.tokens = min(float(BURST), bucket.tokens + now - bucket.at)
+        passed = now - bucket.at
+        bucket.tokens = min(
+            float(BURST), bucket.tokens + passed / (_PAUSE if lasts and passed <= _QUIET else 1)
+        )
         bucket.at = now
         if bucket.tokens < 1:
             bucket.left_out += 1

@@ -27,10 +27,10 @@ _logger = logging.getLogger("tenure")
 class Reporter:
     """Reports the events of one object or store. Problems are logged whether or not there is an observer.
 
-    The same event (of the same queue) is logged ten times at once at most, and then once a second on average. A line
-    says how many were left out: with `later(function)` about a second later, otherwise with the next line, at
-    `settle`, or when this object goes. Errors of an observer are logged, errors of the user's logging printed to
-    stderr.
+    The same event (of the same queue) is logged ten times at once at most, and then once a second on average, or once
+    in four minutes if it lasts. A line says how many were left out: with `later(function)` about a second later,
+    otherwise with the next line, at `settle`, or when this object goes. Errors of an observer are logged, errors of the
+    user's logging printed to stderr.
     """
 
     __slots__ = ("__weakref__", "_later", "_left_out", "_rate", "_waits", "observer", "tracing")
@@ -77,20 +77,20 @@ class Reporter:
         self.notice(event, **fields)
 
     def warn_briefly(self, event: str, /, **fields: object) -> None:
-        """Report a problem in one line, since there may be many at once; the traceback is for the level DEBUG."""
-        self._log(logging.WARNING, event, fields, brief=not _logger.isEnabledFor(logging.DEBUG))
+        """Report a problem that may last in one line, and rarely; with the traceback at the level DEBUG."""
+        self._log(logging.WARNING, event, fields, lasts=True)
         self.notice(event, **fields)
 
     def settle(self) -> None:
         self._waits = False
         self._rate.settle()
 
-    def _log(self, level: int, event: str, fields: Mapping[str, object], *, brief: bool = False) -> None:
+    def _log(self, level: int, event: str, fields: Mapping[str, object], *, lasts: bool = False) -> None:
         if not _logger.isEnabledFor(level):
             return
         kind = f"{event} queue={fields['queue']}" if "queue" in fields else event
-        if self._rate.allows(kind):
-            _write(level, event, fields, brief=brief)
+        if self._rate.allows(kind, lasts=lasts):
+            _write(level, event, fields, brief=lasts and not _logger.isEnabledFor(logging.DEBUG))
         elif not self._waits:
             self._waits = True
             if self._later is not None:

@@ -111,5 +111,12 @@ def test_logging_that_the_program_has_set_up_stays(fresh_logging, capsys):
 
 
 def test_the_exit_code_of_a_shell_names_the_signal():
-    assert _death(137) == "ended with exit code 137 (as of SIGKILL, which is often for lack of memory)"
-    assert [_death(code) for code in (1, -9)] == ["ended with exit code 1", "was killed by SIGKILL"]
+    assert _death(137) == "ended with exit code 137 (SIGKILL) (often: out of memory)"
+    assert _death(-9) == "was killed by SIGKILL (often: out of memory)"
+    assert [_death(code) for code in (1, 143, 255, -15, -40)] == [
+        "ended with exit code 1",
+        "ended with exit code 143 (SIGTERM)",
+        "ended with exit code 255",
+        "was killed by SIGTERM",
+        "was killed by signal 40",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import signal
 import socket
 import threading
 import time
+from collections import Counter
 
 import anyio
 import depth
@@ -75,6 +77,17 @@ def kills(payload):
     note("begun")
     os._exit(9)
 
+async def dies_of_memory(payload):
+    note("begun")
+    await anyio.sleep(0.5)
+    os._exit(137)
+
+kept = []
+
+async def grows(payload):
+    note("grows")
+    kept.append(b"x" * 100 * 2**20)
+
 async def blocks(payload):
     note("blocked")
     time.sleep(1000)
@@ -102,10 +115,12 @@ def work_handlers(handlers):
 def made(engine, request, here):
     if engine == "redis":
         return request.getfixturevalue("redis_server").url
+    if engine == "postgres":
+        return request.getfixturevalue("postgres_server").url()
     return f"sqlite:///{here}/tenure.db"
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(params=["sqlite", "redis", pytest.param("postgres", marks=pytest.mark.full)])
 def each_url(request, here):
     return made(request.param, request, here)
 
@@ -560,6 +575,8 @@ def test_a_program_that_returns_and_one_that_serves(worker, url, until, log):
         ),
         (["quick", "--queue", "q", "--on-dead", "work_handlers:none"], "has no 'none'"),
         (["quick", "--queue", "q", "--processes", "0"], "--processes"),
+        (["quick", "--queue", "q", "--max-memory", "300"], "'300' is not a size such as 300M or 2G"),
+        (["main", "--until-empty"], "--until-empty is for a handler of tasks"),
         (["quick", "--queue", "q", "--health", ":65535", "--processes", "2"], "there are no ports"),
         (
             ["quick", "--queue", "q", "--health", ":8181", "--metrics", "localhost:8182", "--processes", "2"],
@@ -662,7 +679,8 @@ def test_several_processes(worker, url, until, log, free_port):
     until(lambda: len({line[0] for line in log()}) == 2)
     victim, other = {int(line[0]) for line in log()}
     os.kill(victim, signal.SIGKILL)
-    until(lambda: f"({victim}) was killed by SIGKILL; starts it again in 1 s" in process.text)
+    died = rf"\({victim}\) was killed by SIGKILL \(often: out of memory\)(, with 1 task in work)?, after \d+ tasks"
+    until(lambda: re.search(rf"{died}; starts it again in 1 s", process.text))
     until(lambda: process.text.count("Ctrl-C stops it") == 3)
     process.send()
     assert process.ended() == 0, process.text
@@ -706,9 +724,74 @@ def test_a_process_that_does_not_end_is_killed(worker, url, until, log):
 def test_a_process_that_dies_again_and_again_starts_later_and_later(worker, url, until, log):
     put(url, *range(9))
     process = worker("kills", "--processes", 2, "--concurrency", 1, store=url, times=2)
-    until(lambda: re.search(r"process 1 .* ended with exit code 9; starts it again in 2 s", process.text))
+    until(lambda: re.search(r"process 1 .* ended with exit code 9.*; starts it again in 2 s", process.text))
     process.send()
     assert process.ended() == 1  # the last that was heard of process 1
+
+
+def test_a_dead_process_had_so_many_tasks(worker, url, until, log):
+    put(url, *range(3))
+    process = worker("dies_of_memory", "--processes", 2, "--concurrency", 3, store=url, times=2)
+    said = (
+        r"exit code 137 \(SIGKILL\) \(often: out of memory\), with \d tasks? in work, after 0 tasks; starts"
+    )
+    until(lambda: re.search(said, process.text))
+    process.send()
+    process.ended()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_process_that_has_done_enough_tasks_is_replaced(worker, each_url, log, backend):
+    ids = put(each_url, *range(20))
+    words = ("--max-tasks", 7, "--concurrency", 1, "--until-empty", "--backend", backend)
+    process = worker("quick", *words, store=each_url)
+    assert process.ended() == 0, process.text
+    assert sorted(int(line[3]) for line in log()) == list(range(len(ids)))
+    by_process = Counter(line[0] for line in log())
+    assert len(by_process) > 1
+    assert all(count >= 7 for count in list(by_process.values())[:-1])
+    assert re.search(r"has done \d+ tasks: finishes what has begun, and is replaced", process.text)
+    assert "starts it again" not in process.text
+
+
+def test_a_replaced_process_finishes_what_takes_longer_than_the_grace(worker, url, until, log):
+    put(url, 1.5, 0, 0, 0)
+    words = ("--max-tasks", 2, "--grace", 0.2, "--until-empty", "--concurrency", 2)
+    process = worker("slow", *words, store=url)
+    assert process.ended() == 0, process.text
+    assert "given back" not in process.text
+    assert len(log()) == 4
+
+
+def test_a_process_that_has_grown_is_replaced(worker, url, log):
+    put(url, *range(3))
+    process = worker("grows", "--max-memory", "100M", "--concurrency", 1, "--until-empty", store=url)
+    assert process.ended() == 0, process.text
+    assert re.search(r"has used \d+ MiB of memory: finishes what has begun", process.text)
+    assert len(log()) == 3
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_until_the_queue_is_empty(worker, each_url, until, log, backend):
+    on(each_url, lambda queue: queue.put(2, delay=1000))
+    on(each_url, lambda queue: queue.schedules.set("due", cron="0 0 1 1 *"))
+    put(each_url, 0, 0.3)
+    process = worker("slow", "--until-empty", "--concurrency", 1, "--backend", backend, store=each_url)
+    assert process.ended() == 0, process.text
+    assert sorted(line[3] for line in log()) == ["0", "0.3"]
+    assert "nothing waits in queue q: ends" in process.text
+    assert on(each_url, lambda queue: queue.statistics()).delayed == 1
+
+
+def test_it_is_not_empty_while_another_process_has_a_task(worker, url, until, log):
+    put(url, 4)
+    other = worker("slow", store=url)
+    until(log)
+    processes = worker("slow", "--until-empty", "--processes", 2, store=url, times=2)
+    assert processes.ended() == 0, processes.text
+    assert on(url, lambda queue: queue.statistics()).done == 1
+    other.send()
+    assert other.ended() == 0
 
 
 def test_one_message_for_processes_that_are_misused(start):
@@ -770,6 +853,36 @@ def test_put_reads_standard_input(url, start):
     out, _ = child.communicate("[1,\n 2]", timeout=PATIENCE)
     assert child.returncode == 0
     assert on(url, lambda queue: queue.get(int(out))).payload == [1, 2]
+
+
+@pytest.mark.parametrize("count", [2, 600])
+def test_put_reads_lines_of_json(each_url, start, count):
+    lines = "".join(f'{{"n": {n}, "text": "\u2028"}}\r\n\n' for n in range(count))
+    child = start("queue", "put", "q", "-", "--priority", "2", "--store", each_url)
+    out, err = child.communicate(lines, timeout=PATIENCE)
+    assert child.returncode == 0, err
+    ids = [int(line) for line in out.splitlines()]
+
+    async def put(queue):
+        return [await queue.get(task_id) for task_id in ids]
+
+    records = on(each_url, put)
+    assert [record.payload for record in records] == [{"n": n, "text": "\u2028"} for n in range(count)]
+    assert {record.priority for record in records} == {2}
+
+
+@pytest.mark.parametrize(
+    ("lines", "words", "message"),
+    [
+        ("1\n2\nthree\n", [], "line 3 of standard input is not JSON"),
+        ("[1,\n 2\n", [], "standard input is not JSON"),
+        ("", [], "standard input is not JSON"),
+        ("1\n2\n", ["--key", "k"], "--key is for one task, and standard input has more"),
+    ],
+)
+def test_wrong_lines_put_nothing(misused, monkeypatch, lines, words, message):
+    monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+    assert message in misused("queue", "put", "q", "-", *words)
 
 
 def test_put_refuses_a_duplicate(command, url):

@@ -10,21 +10,27 @@ from typing import Any, get_args
 
 import tenure.engine as e
 from tenure.arguments import LARGEST, check_name
-from tenure.cli._answer import say
+from tenure.cli._answer import answer
 from tenure.cli._arguments import checked, count, seconds
 from tenure.cli._errors import Interrupted, UsageError
 from tenure.cli._one_queue import of_one
-from tenure.cli._payload import read_payload
+from tenure.cli._payload import read_payloads
 from tenure.cli._with_store import with_store
 from tenure.errors import DuplicateTask
-from tenure.shared import Key, Retry, WorkQueue
+from tenure.shared import Item, Key, PutOptions, Retry, WorkQueue
 from tenure.store import Store
 
 
 def put(words: Sequence[str]) -> int:
-    p = of_one("queue put", "Put a task into a queue, and print its id. Waits while the queue is full.")
+    p = of_one(
+        "queue put", "Put a task or more into a queue, and print the ids. Waits while the queue is full."
+    )
     p.add_argument(
-        "payload", metavar="JSON", nargs="?", default="null", help="a JSON value (default: null); - reads it"
+        "payload",
+        metavar="JSON",
+        nargs="?",
+        default="null",
+        help="a JSON value (default: null); - reads standard input: a value, or a value on each line",
     )
     p.add_argument("--key", type=name, help="only one task of the queue has this key while it is unfinished")
     p.add_argument(
@@ -60,25 +66,34 @@ def put(words: Sequence[str]) -> int:
     p.add_argument("--retries", metavar="N", type=count, help="tries in all (default: the worker's)")
     args = p.parse_intermixed_args(words)
     _check(args)
-    task_id = with_store(args, partial(_put, args, read_payload(args.payload)), may_make=True)
-    return say(args, {"name": args.name, "id": task_id}, str(task_id))
+    payloads = read_payloads(args.payload)
+    if len(payloads) > 1 and args.key is not None:
+        raise UsageError("--key is for one task, and standard input has more")
+    ids = with_store(args, partial(_put, args, payloads), may_make=True)
+    if args.json:
+        return answer({"name": args.name, **({"id": ids[0]} if len(ids) == 1 else {"ids": ids})})
+    print("\n".join(map(str, ids)))
+    return 0
 
 
-async def _put(args: argparse.Namespace, payload: Any, store: Store) -> int:
+async def _put(args: argparse.Namespace, payloads: list[Any], store: Store) -> list[int]:
     queue = WorkQueue[Any](store, args.name)
+    options: PutOptions = {
+        "priority": args.priority,
+        "delay": args.delay,
+        "at": args.at,
+        "key": None if args.key is None else Key(args.key, args.on_duplicate),
+        "group": args.group,
+        "expires": args.expires,
+        "deadline": args.deadline,
+        "timeout": args.timeout,
+        "retry": None if args.retries is None else Retry(attempts=args.retries),
+    }
     try:
-        return await queue.put(
-            payload,
-            priority=args.priority,
-            delay=args.delay,
-            at=args.at,
-            key=None if args.key is None else Key(args.key, args.on_duplicate),
-            group=args.group,
-            expires=args.expires,
-            deadline=args.deadline,
-            timeout=args.timeout,
-            retry=None if args.retries is None else Retry(attempts=args.retries),
-        )
+        if len(payloads) == 1:
+            return [await queue.put(payloads[0], **options)]
+        items = [Item(payload, **options) for payload in payloads]
+        return await queue.put_many(items, on_duplicate="keep")
     except DuplicateTask as refused:
         raise Interrupted(
             f"{args.name}: not put: task {refused.task_id} has the key {refused.key!r}; --on-duplicate keep prints"

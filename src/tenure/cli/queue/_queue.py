@@ -14,7 +14,7 @@ from tenure.cli._answer import answer
 from tenure.cli._arguments import count, whole_number
 from tenure.cli._commands import Commands, run_one
 from tenure.cli._one_queue import known, of_one, task_id, with_queue
-from tenure.cli._table import columns_of_terminal, one_line, short, spoken, table, width
+from tenure.cli._table import columns_of_terminal, many, one_line, short, spoken, table, width
 from tenure.cli._with_store import parser, with_store
 from tenure.shared import (
     GroupStatistics,
@@ -108,7 +108,7 @@ def _remark(s: QueueStatistics) -> str:
             (f"{s.suspended:,} suspended", s.suspended),
             (f"{s.held:,} held", s.held),
             (f"{s.ending:,} ending", s.ending),
-            (f"{s.producers:,} producers wait", s.producers),
+            (many(s.producers, "producer waits", "producers wait"), s.producers),
             (_next_start(s), s.starts_in >= 1),
         )
         if holds

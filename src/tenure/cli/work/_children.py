@@ -6,10 +6,12 @@ import logging
 import os
 import signal
 import subprocess
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import FrameType
 
+from tenure.cli._table import many
 from tenure.observe import log
 from tenure.serving import ending_signals, is_hangup
 
@@ -25,12 +27,21 @@ _TIMEOUT = 5.0
 
 _USAGE = 2
 
+CHILD = "TENURE_WORK_CHILD"
+"""The variable that tells a process its number, its parent, and the file for what it tells the parent."""
+
+TOLD = 200
+"""The most bytes of what a process tells its parent: how many tasks it has."""
+
+RENEW = "+"
+"""The first character of what a process has told that ends in order to be replaced."""
+
 
 class _Child:
-    def __init__(self, number: int, command: Sequence[str], variables: Mapping[str, str]) -> None:
+    def __init__(self, number: int, command: Sequence[str]) -> None:
         self.number = number
         self.command = command
-        self.variables = variables
+        self.file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - for good
         self.process: subprocess.Popen[bytes] | None = None
         self.due: float | None = 0.0
         self.code = 0
@@ -45,9 +56,15 @@ class _Child:
         return f"process {self.number}" + (f" ({self.process.pid})" if self.process else "")
 
     def start(self) -> None:
+        file = self.file.fileno()
+        os.ftruncate(file, 0)
         # a group of its own: Ctrl-C in a terminal reaches the whole group, and each signal counts
         self.process = subprocess.Popen(  # noqa: S603
-            self.command, stdin=subprocess.DEVNULL, env={**os.environ, **self.variables}, process_group=0
+            self.command,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, CHILD: f"{self.number}:{os.getpid()}:{file}"},
+            process_group=0,
+            pass_fds=[file],
         )
         self.due = self.limit = None
         self.renewed = False
@@ -68,19 +85,20 @@ class _Child:
 
 
 class Children:
-    """Runs a command in several processes, each with variables of its own, until a signal comes or all have ended.
+    """Runs a command in several processes, until a signal comes or all have ended by themselves.
 
-    A process that dies is started again. With `sources`, all are stopped and started again when a file has changed.
+    A process that dies, or ends in order to be replaced, is started again. With `sources`, all are stopped and started
+    again when a file has changed.
     """
 
     def __init__(
         self,
         command: Sequence[str],
-        variables: Sequence[Mapping[str, str]],
+        processes: int,
         grace: float,
         sources: ReloadWatcher | None,
     ) -> None:
-        self._children = [_Child(number, command, own) for number, own in enumerate(variables, 1)]
+        self._children = [_Child(number, command) for number in range(1, processes + 1)]
         self._grace = grace
         self._sources = sources
         self._signals: list[int] = []
@@ -127,7 +145,7 @@ class Children:
         """Pass a stop on: the first lets the processes drain, further ones make them give back what they have."""
         self._stopping += 1
         if self._stopping == 1:
-            log(logging.INFO, f"{reason}: stops {len(self._children)} processes")
+            log(logging.INFO, f"{reason}: stops {many(len(self._children), 'process', 'processes')}")
         for child in self._children:
             if self._stopping == 1:
                 child.stop(signal.SIGTERM, self._grace + _TIMEOUT)
@@ -158,27 +176,29 @@ class Children:
     def _ended(self, child: _Child, code: int) -> None:
         name = str(child)
         child.process, child.code = None, code
-        if self._stopping or (child.code == 0 and not child.renewed):
+        told = os.pread(child.file.fileno(), TOLD, 0).decode().rstrip()
+        if code == 0 and told.startswith(RENEW):
+            child.renewed = True
+        if self._stopping or (code == 0 and not child.renewed):
             return
         if child.renewed:
             child.due = time.monotonic()
         elif self._sources is not None:
-            log(logging.ERROR, f"{name} {_death(code)}; waits until a file changes")
+            log(logging.ERROR, f"{name} {_death(code)}{told}; waits until a file changes")
         elif code == _USAGE:
             self._misused = True
             self._stop("wrong usage")
         else:
             pause = child.pause()
             child.due = time.monotonic() + pause
-            log(logging.ERROR, f"{name} {_death(code)}; starts it again in {pause:g} s")
+            log(logging.ERROR, f"{name} {_death(code)}{told}; starts it again in {pause:g} s")
 
 
 def _death(code: int) -> str:
-    if code == 128 + signal.SIGKILL:
-        return f"ended with exit code {code} (as of SIGKILL, which is often for lack of memory)"
-    if code >= 0:
-        return f"ended with exit code {code}"
+    number = -code if code < 0 else code - 128
     try:
-        return f"was killed by {signal.Signals(-code).name}"
+        name = signal.Signals(number).name
     except ValueError:
-        return f"was killed by signal {-code}"
+        return f"was killed by signal {number}" if code < 0 else f"ended with exit code {code}"
+    text = f"was killed by {name}" if code < 0 else f"ended with exit code {code} ({name})"
+    return f"{text} (often: out of memory)" if name == "SIGKILL" else text

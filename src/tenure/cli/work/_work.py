@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -29,14 +30,12 @@ from tenure.cli._one_queue import name_of
 from tenure.cli._with_store import check_names
 from tenure.serving import ending_signals, parse_address
 
-from ._children import Children
+from ._children import CHILD, Children
 from ._log import FORMATS, LEVELS, start_logging
 from ._sources import ReloadWatcher
 from ._working import Options, work_here
 
 _MOST_PROCESSES = 1000
-_CHILD = "TENURE_WORK_CHILD"
-"""The variable that tells a process of `--processes` and `--reload` its number and its parent."""
 _health = checked(partial(parse_address, "it"))
 
 _DESCRIPTION = """\
@@ -87,15 +86,14 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
                 f"--{name}: there are no ports for {args.processes} processes from {address[1]} on"
             )
     _check_ranges(args.health, args.metrics, args.processes)
-    number, parent = _child()
-    if parent is None and (args.processes > 1 or args.reload):
+    number, parent, told = _child()
+    if parent is None and (args.processes > 1 or args.reload or args.max_tasks or args.max_memory):
         if os.name != "posix":
-            raise UsageError("--processes and --reload need a POSIX system")
+            raise UsageError("--processes, --reload, --max-tasks and --max-memory need a POSIX system")
         me = [sys.executable, "-m", "tenure.cli", "work", *words]
-        children = [{_CHILD: f"{number}:{os.getpid()}"} for number in range(args.processes)]
         sources = ReloadWatcher(Path.cwd()) if args.reload else None
         start_logging(args.log[1], args.log[0])
-        return Children(me, children, args.grace, sources).run()
+        return Children(me, args.processes, args.grace, sources).run()
     return work_here(
         Options(
             handler=args.handler,
@@ -122,6 +120,10 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
             log_level=args.log[1],
             log_format=args.log[0],
             parent=parent,
+            told=told,
+            until_empty=args.until_empty or None,
+            max_tasks=args.max_tasks,
+            max_memory=args.max_memory,
         )
     )
 
@@ -231,6 +233,23 @@ def _parser() -> Parser:
         help="start so many, and start again those that die (default: 1)",
     )
     add(
+        "--max-tasks",
+        metavar="N",
+        type=count,
+        help="replace a process that has done N tasks: it finishes what has begun, and ends",
+    )
+    add(
+        "--max-memory",
+        metavar="SIZE",
+        type=_size,
+        help="replace a process likewise that has used more memory, such as 300M or 2G, after a task",
+    )
+    add(
+        "--until-empty",
+        action="store_true",
+        help="end with 0 when no task waits, is due or leased; tasks that are due later stay",
+    )
+    add(
         "--reload",
         action="store_true",
         help="start again when a .py file below the working directory changes",
@@ -272,6 +291,13 @@ def _log(text: str) -> tuple[str, str]:
     return form, level or "info"
 
 
-def _child() -> tuple[int, int | None]:
-    number, _, parent = os.environ.pop(_CHILD, "0:").partition(":")
-    return int(number), int(parent) if parent else None
+def _size(text: str) -> int:
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    if not re.fullmatch("[1-9][0-9]{0,8}[KMG]", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 300M or 2G")
+    return int(text[:-1]) * units[text[-1]]
+
+
+def _child() -> tuple[int, int | None, int | None]:
+    number, parent, told = (os.environ.pop(CHILD, None) or "1::").split(":")
+    return int(number) - 1, int(parent) if parent else None, int(told) if told else None

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
+import sys
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+import anyio
 from anyio import CancelScope
+from anyio.abc import TaskGroup
 
 from tenure.arguments import LONGEST
 from tenure.cli._arguments import run_on
 from tenure.cli._errors import UsageError
 from tenure.cli._handler import Handler, HandlerCodec, load_handler
 from tenure.cli._parent import parent_ended
+from tenure.cli._table import many
 from tenure.cli._with_store import check_visible
 from tenure.engines import open_store
-from tenure.errors import EngineError
+from tenure.errors import EngineError, StoreUnavailable
 from tenure.observe import LoggingObserver, exposition, log
 from tenure.serving import Serving, answering, signals_received
 from tenure.shared import (
@@ -36,10 +41,12 @@ from tenure.store import Store, handle_of
 from tenure.upkeep import leaves, unwrapped_task_group
 from tenure.waiting import now
 
+from ._children import RENEW, TOLD
 from ._failure import report
 from ._log import start_logging
 
 _STALLED = 10.0
+_TURN = 0.1
 _CONCURRENCY = 10
 _ENDS = ("done", "retried", "dead", "given_back")
 _RARE_ENDS = ("discarded", "cancelled", "expired", "postponed", "suspended", "lost")
@@ -71,6 +78,10 @@ class Options:
     log_level: str
     log_format: str
     parent: int | None
+    told: int | None
+    until_empty: bool | None
+    max_tasks: int | None
+    max_memory: int | None
 
 
 def work_here(options: Options) -> int:
@@ -119,6 +130,9 @@ def _check(options: Options, handler: Handler, on_dead: Handler | None) -> None:
         "max_deliveries",
         "executor",
         "on_dead",
+        "until_empty",
+        "max_tasks",
+        "max_memory",
     ):
         if getattr(options, name) is not None:
             raise UsageError(
@@ -180,6 +194,7 @@ async def _serve(options: Options, handler: Handler, on_dead: Handler | None) ->
         async with unwrapped_task_group() as group:
             if options.parent is not None:
                 group.start_soon(_watch_parent, options.parent, serving)
+                group.start_soon(working.tell_parent, group)
             finished = await serving.run()
             group.cancel_scope.cancel()
     return 0 if finished else 1
@@ -247,6 +262,28 @@ class _Working:
         else:
             await self._worker.drain()
 
+    async def tell_parent(self, group: TaskGroup) -> None:
+        """Tell how many tasks this process has, and let it be replaced once it has done, or used, enough."""
+        options, renews = self._options, ""
+        one, more = ("task", "tasks") if options.batch is None else ("batch", "batches")
+        while options.told is not None:
+            await anyio.sleep(_TURN)
+            if (worker := self._worker) is None:
+                continue
+            busy, done = worker.statistics().busy, _outcomes(worker.statistics())["taken"]
+            if not renews:
+                if options.max_tasks is not None and done >= options.max_tasks:
+                    renews = f"has done {many(done, 'task', 'tasks')}"
+                elif options.max_memory is not None and done and _memory() > options.max_memory:
+                    renews = f"has used {_memory() >> 20:,} MiB of memory"
+                if renews:  # without the grace, which is for signals
+                    log(logging.INFO, f"{renews}: finishes what has begun, and is replaced")
+                    group.start_soon(worker.drain)
+            has = f", with {many(busy, one, more)} in work" if busy else ""
+            text = f"{RENEW if renews else ''}{has}, after {many(done, 'task', 'tasks')}"
+            with suppress(OSError):  # a full disk
+                os.pwrite(options.told, text.encode().ljust(TOLD), 0)
+
     async def _open(self, stack: AsyncExitStack) -> Store:
         try:
             self._store = open_store(
@@ -291,8 +328,29 @@ class _Working:
             group.start_soon(queue.schedules.run)
             if (schedule := _schedule(options, queue)) is not None:
                 group.start_soon(schedule.run)
+            if options.until_empty:
+                group.start_soon(_drain_when_empty, queue, worker)
             await worker.run()
             group.cancel_scope.cancel()
+
+
+async def _drain_when_empty(queue: WorkQueue[Any], worker: Worker | BatchWorker) -> None:
+    while True:
+        await anyio.sleep(_TURN)  # the schedules put first what is due
+        with suppress(StoreUnavailable):
+            if not worker.statistics().busy:
+                seen = await queue.statistics()
+                if not seen.waiting and not seen.leased:
+                    break
+    log(logging.INFO, f"nothing waits in queue {queue.name}: ends")
+    await worker.drain()
+
+
+def _memory() -> int:
+    import resource  # Windows has none
+
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return used if sys.platform == "darwin" else used << 10
 
 
 def _outcomes(statistics: WorkerStatistics) -> dict[str, int]:

@@ -35,6 +35,13 @@ _FIELDS = {
     "day-of-week": "0 to 7 or SUN to SAT, such as MON-FRI, MON#2 or 5L,",
 }
 
+_FOREIGN = {
+    "?": "must have * in place of ?, and days of the week from 0 for Sunday, where Quartz has 1",
+    "TZ=": "must have no time zone; give it as tz",
+    "cron(": "must have five fields without cron( ) around them",
+}
+"""Texts that other programs know, and the form that is known here."""
+
 
 class Ticks(Protocol):
     """Moments, as seconds since 1970 in UTC."""
@@ -84,6 +91,9 @@ class Cron:
         import cronsim
 
         self.expression = check_text("cron", expression, most=_LONGEST_EXPRESSION)
+        for text, instead in _FOREIGN.items():
+            if text in self.expression:
+                raise ValueError(f"cron {instead}: {expression!r}")
         self.zone = zone
         self._cronsim = cronsim
         self._fields = _NAMES.get(self.expression.strip().lower(), self.expression)
