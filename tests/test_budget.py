@@ -62,14 +62,19 @@ def _parameters_of(value):
 
 def words():
     """The words of the documents, programs in them included."""
-    return sum(len(path.read_text().split()) for path in (*TOP.glob("docs/**/*.md"), TOP / "README.md"))
+    return sum(_count(path.read_text()) for path in (*TOP.glob("docs/**/*.md"), TOP / "README.md"))
+
+
+def _count(text):
+    """The words of a text, without the rulers of tables and other marks."""
+    return sum(any(letter.isalnum() for letter in word) for word in text.split())
 
 
 def docstrings():
     """The words of all docstrings."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     return sum(
-        len((ast.get_docstring(node) or "").split())
+        _count(ast.get_docstring(node) or "")
         for path in SOURCES.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, kinds)

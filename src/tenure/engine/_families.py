@@ -1,7 +1,7 @@
 """Families: the children of a task, and the named entries of its record. A task ends after its children.
 
 An *entry* belongs to an unfinished task, or to a dead letter. It is a value that a delivery of the task stored, a
-signal that somebody sent, or a child. The first write of a name wins, for as long as the entry is there. A *try* is
+signal that somebody sent, or a child. The first write of a name wins, as long as the entry exists. A *try* is
 what a verdict of DONE, RETRY or DEAD ends. The laws:
 
 1. A task ends only when none of its children is unfinished. A verdict that would end it earlier is stored, and the task
@@ -21,8 +21,7 @@ what a verdict of DONE, RETRY or DEAD ends. The laws:
    `EXPIRED_TTL` seconds, or is "ending" if it has unfinished children. A child that is ending for a retry then ends as
    cancelled. Sweeps go on in the order of queues and ids. The operation that begins a sweep makes up to `SWEEP_STEPS`
    visits behind its own work. A later operation makes as many before its own work, if `SWEEP_PAUSE` has passed since
-   the last visit. So a large tree delays an operation by these visits at most, and a child may still begin before its
-   visit.
+   the last visit. A child may still begin before its visit.
 7. A task that waits ("suspended") has no lease and is in no order, so it holds nothing. It is ready in the step in
    which the last thing comes that it waits for; one taker is hinted READY. The ends of a task's children have rising
    numbers, so that each delivery can pass them in the order of the ends.
@@ -30,8 +29,8 @@ what a verdict of DONE, RETRY or DEAD ends. The laws:
    turn of the group back.
 9. A child never waits for what an ancestor may hold. No full queue or group refuses a child. The name of a child's
    group begins with `OF_CHILDREN`, so the group is another than the group of roots. It takes turns with all other
-   groups, and has leased tasks of its own up to `group_limit`, but a child never holds it: not while it is suspended or
-   ending, nor while it pauses before a retry. A task has at most `PutChildren.most` children and `MOST_ENTRIES`
+   groups, and has leased tasks of its own up to `group_limit`; no child holds it while it is suspended, ending
+   or pausing before a retry. A task has at most `PutChildren.most` children and `MOST_ENTRIES`
    entries, ended ones included; a child is at most `DEEPEST` levels below its root.
 10. Only a root has a key or an expiry, and only a root is made ready again after its death. With its first entry a task
     no longer expires. "replace" treats a root that is suspended, ending, or has an unfinished child as leased, and
@@ -56,7 +55,7 @@ what a verdict of DONE, RETRY or DEAD ends. The laws:
 17. A dead task of which a release has begun is made ready in another life: entries that were written since the first
     naming are gone, but for signals. "replace" takes a task with held releases for a leased one.
 
-A task without a family pays for one flag, and reads nothing of this.
+A task without a family pays for one flag alone.
 """
 
 from __future__ import annotations

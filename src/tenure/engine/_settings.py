@@ -32,8 +32,7 @@ class Settings:
     - `dead`: the seconds for which such a dead letter is kept (None: for good).
     - `payloads`: the records of settled tasks have their payloads. For a leased task these three are as they were when
       it was taken.
-    - `results`, `keys`, `tracebacks`: for the clients, which say how long each record and key is kept, and send each
-      failure.
+    - `results`, `keys`, `tracebacks`: for the clients alone.
 
     Of the groups; no limit of groups applies to the tasks without one, which are the group "":
 

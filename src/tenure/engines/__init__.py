@@ -1,7 +1,7 @@
 """The engines, `open_store`, and the guide from an operation to its rule.
 
-The contract (`tenure.engine`) says what each operation promises. All four engines keep it by the same rules, in one
-atomic step. One name means one rule in all languages.
+All four engines keep the contract (`tenure.engine`) by the same rules, in one atomic step. One
+name means one rule in all languages.
 
 | room                   | what lives there                                                                       |
 |------------------------|----------------------------------------------------------------------------------------|
@@ -26,8 +26,7 @@ The moves of every operation; a cell is a file, and what to look for in it::
     the reply into the cache      rules/_state cache_reply      replies cache_reply              state cache_reply
     clear up, step by step        rules/_sessions end_expired   sweep                            sweep sweep
 
-All loops of an operation share one budget (`step` in every language). An operation answers "more" when the budget is
-spent, or when something is due: then `sweep` comes first.
+`step` counts all loops of an operation, in every language. If something is due, `sweep` comes first.
 
 `python tests/engines/test_guide.py` prints the rule, the script and the function of each operation.
 """
