@@ -117,6 +117,17 @@ async def test_tasks_are_listed_searched_counted_and_requeued(store):
     assert (await queue.statistics()).unfinished == 0
 
 
+async def test_lists_have_the_payload_if_that_is_allowed_and_the_last_error(store):
+    queue = tenure.WorkQueue(store, "images", retry=tenure.Retry(attempts=3, backoff=600))
+    await queue.put({"to": "attic", "n": 1, "text": "x" * 1000})
+    await fails(queue, 1)
+    (task,) = (await asked(Site(store, payloads=True), "/queues/images/tasks?state=delayed"))["tasks"]
+    assert (task["error"], len(task["payload"])) == ("ConnectionError: no route to attic", 200)
+    assert task["payload"].startswith('{"to": "attic", "n": 1, "text": "xxx')
+    (task,) = (await asked(Site(store), "/queues/images/tasks?state=delayed"))["tasks"]
+    assert "payload" not in task
+
+
 async def test_a_schedule_of_a_queue_without_tasks_is_shown_and_changed(store):
     site = Site(store, actions=True)
     schedules = tenure.WorkQueue(store, "reports").schedules

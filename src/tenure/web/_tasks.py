@@ -32,6 +32,9 @@ STATES = tuple(e.TASKS)
 _LONGEST_VALUE = 16_384
 """Characters of a payload, result or report; the rest is cut."""
 
+_LISTED_VALUE = 200
+"""Characters of a payload in a list."""
+
 _MOST_LOOKED_AT = 2048
 """Tasks that a search looks at before it answers with what it has found."""
 
@@ -149,7 +152,9 @@ class Tasks:
             if self.errors:
                 shown |= {"traceback": task.traceback, "earlier_errors": task.earlier_errors}
             if self.payloads:
-                shown |= {"payload": task.payload, "result": task.result}
+                shown["result"] = task.result
+        if self.payloads:
+            shown["payload"] = task.payload if whole else task.payload and task.payload[:_LISTED_VALUE]
         return shown
 
 

@@ -75,9 +75,20 @@ function paceOf({starts_in, held_off, settings}) {
     held_off ? `held off for ${spoken(held_off)}` : starts_in ? `next task in ${spoken(starts_in)}` : "",
   ].filter(Boolean).join(", ");
 }
-const tasksTable = (where, tasks) => table([" id", " state", "age", "attempts", " key", " group", " error"],
-  tasks.map(t => [link(String(t.id), {queue: where.queue, task: t.id}), t.state, spoken(Math.max(t.age, 0)), count(t.attempts), t.key || "-", t.group || "-",
-    t.error || t.release ? shortened((t.release && t.state === "dead" ? `${t.release} is not undone: ` : "") + (t.error ?? ""), 120) : "-"]));
+// The columns that say something: the state is in the tab, unless a search by id has found another state.
+const COLUMNS = [
+  [" state", t => t.state, (list, where) => where.state === "ended" || list.some(t => t.state !== where.state)],
+  ["age", t => spoken(Math.max(t.age, 0)), (_, where) => where.state !== "delayed"],
+  ["attempts", t => count(t.attempts), () => true],
+  [" payload", t => t.payload ? shortened(t.payload, 80) : "-", list => list.some(t => t.payload)],
+  [" key", t => t.key || "-", list => list.some(t => t.key)],
+  [" group", t => t.group || "-", list => list.some(t => t.group)],
+  [" error", t => t.error || t.release ? shortened((t.release && t.state === "dead" ? `${t.release} is not undone: ` : "") + (t.error ?? ""), 120) : "-", list => list.some(t => t.error || t.release)],
+];
+function tasksTable(where, tasks) {
+  const columns = COLUMNS.filter(([, , says]) => says(tasks, where));
+  return table([" id", ...columns.map(([name]) => name)], tasks.map(t => [link(String(t.id), {queue: where.queue, task: t.id}), ...columns.map(([, text]) => text(t))]));
+}
 // A search goes on by itself, one request after the other, until enough is found or it is stopped; it is not repeated.
 const ENOUGH = 50;
 let quest = null;
