@@ -135,6 +135,29 @@ async def test_a_task_shows_its_children_and_for_which_of_them_it_waits(visit):
     await visit(use, site={"actions": True})
 
 
+async def test_what_runs_is_listed_and_a_task_has_times_with_dates(visit):
+    def use(browser):
+        rows = "[...document.querySelectorAll('#running tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
+        ((task, queue, process, seconds),) = browser.ask(rows)
+        assert queue == "images"
+        assert re.fullmatch(r"[\d.]+ m?s", seconds)
+        browser.click("#running a")
+        browser.until("document.querySelector('#found dl')")
+        text = panel(browser)
+        for name in ("put", "started"):
+            date = r"\w{3}, \d+ \w{3} \d{4}, \d\d:\d\d \S+"
+            assert re.search(rf"{name}\s+[\d.]+ m?s ago, {date}\n", text), text
+        assert "ended" not in text
+        assert f"leased to {process}, attempts 0, deliveries 1" in text
+        stamps = browser.ask(
+            "[...document.querySelectorAll('#found time')].map(t => Date.now() - new Date(t.dateTime))"
+        )
+        assert len(stamps) == 3
+        assert all(0 <= stamp < 60_000 for stamp in stamps)
+
+    await visit(use)
+
+
 async def test_the_history_of_a_task_is_what_the_page_has_seen(visit):
     queue = tenure.WorkQueue(visit.store, "seen")
     task_id = await queue.put(1)
