@@ -138,7 +138,7 @@ async def test_a_task_shows_its_children_and_for_which_of_them_it_waits(visit):
 async def test_what_runs_is_listed_and_a_task_has_times_with_dates(visit):
     def use(browser):
         rows = "[...document.querySelectorAll('#running tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
-        ((task, queue, process, seconds),) = browser.ask(rows)
+        ((_, queue, process, seconds),) = browser.ask(rows)
         assert queue == "images"
         assert re.fullmatch(r"[\d.]+ m?s", seconds)
         browser.click("#running a")
@@ -373,6 +373,21 @@ async def test_a_rate_and_what_is_held_off_are_shown(visit):
     await visit(use)
 
 
+async def test_the_view_of_a_queue_has_its_charts(visit):
+    def use(browser):
+        browser.until("+document.documentElement.dataset.polls >= 3")
+        browser.ask("location.hash = '#queue=images'")
+        legends = "[...document.querySelectorAll('#queue-charts .legend')].map(l => l.textContent)"
+        browser.until(f"{legends}.length === 2")
+        assert browser.ask(legends) == ["waiting 39", "out 0"]
+        browser.ask("document.querySelector('#queue-charts figure').focus()")
+        browser.press("ArrowLeft")
+        browser.until("document.querySelectorAll('#queue-charts line.cursor').length === 2")
+        assert browser.ask("document.querySelector('#reading').textContent").endswith("ago: waiting 39")
+
+    await visit(use)
+
+
 async def test_the_groups_that_flood_a_queue_are_shown(visit):
     queue = tenure.WorkQueue(visit.store, "prompts", max_size=2000)
     await queue.put_many([tenure.Item(n, group="globex") for n in range(1000)])
@@ -555,7 +570,9 @@ async def test_schedules_are_listed_and_changed(visit):
         browser.until(f"{row}.length === 1")
         cells = browser.ask(row)[0]
         assert cells[:5] == ["nightly", "reports", "30 2 * * *", "Europe/Berlin", "-"]
-        assert re.fullmatch(r"\d+ (h|min)|[\d.]+ s", cells[5])
+        assert re.fullmatch(r"in (\d+ (h|min)|[\d.]+ s), \w{3}, \d+ \w{3} \d{4}, \d\d:30 \S+", cells[5])
+        next_in = browser.ask("new Date(document.querySelector('#schedules time').dateTime) - Date.now()")
+        assert 0 < next_in < 90_000_000
         assert cells[6:] == ["on time", "Run nowPauseRemove"]
         outcome = press(browser, "Run schedule nightly of reports now")
         assert outcome == "a task of schedule nightly was put"

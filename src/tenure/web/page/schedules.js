@@ -8,8 +8,8 @@ function drawSchedules(list) {
     // a schedule of a program begins anew in that program
     s.kept_in_store ? button("Remove", {action: "remove_schedule", ...about(s)}, true, `Remove ${of(s)}`) : null);
   const moment = text => text ? text.replace("T", " ").replace(/(\.\d+)?[+-]\d\d:\d\d$/, "") : "-";
-  showRows("schedules", table([" schedule", " queue", " ticks", " zone", " last", "next in", " state", ...(MAY_ACT ? [" "] : [])], list.map(s => [
-    s.name, link(s.queue, {queue: s.queue}), ticks(s), s.tz, moment(s.last), s.next_in === null ? "-" : element("span", {title: s.next}, spoken(Math.max(0, s.next_in))),
+  showRows("schedules", table([" schedule", " queue", " ticks", " zone", " last", " next", " state", ...(MAY_ACT ? [" "] : [])], list.map(s => [
+    s.name, link(s.queue, {queue: s.queue}), ticks(s), s.tz, moment(s.last), s.next_in === null ? "-" : ahead(Math.max(0, s.next_in)),
     s.late > LATE && !s.paused ? element("span", {class: "bad"}, state(s)) : state(s),
     ...(MAY_ACT ? [acts(s)] : [])])));
 }
