@@ -112,9 +112,10 @@ async def test_tasks_are_listed_searched_counted_and_requeued(store):
 
     assert await act(action="pause", queue="mails") == 1
     assert await act(action="requeue", queue="mails", ids=ids[:2]) == 2
-    assert await act(action="requeue", queue="mails", all=True) == 68
-    assert await act(action="cancel", queue="mails", ids=ids[:3]) == 3
-    assert await act(action="purge", queue="mails", states=["waiting"]) == 67
+    assert await act(action="purge", queue="mails", ids=ids[1:3], states=["dead"]) == 1
+    assert await act(action="requeue", queue="mails", all=True) == 67
+    assert await act(action="cancel", queue="mails", ids=ids[:4]) == 3
+    assert await act(action="purge", queue="mails", states=["waiting"]) == 66
     assert (await queue.statistics()).unfinished == 0
 
 

@@ -334,19 +334,24 @@ async def test_a_queue_opens_on_its_dead_tasks_and_has_only_buttons_that_do_some
         assert browser.ask("document.querySelector('#found [aria-current]').textContent") == "dead 7"
         ids = "[...document.querySelectorAll('#found tbody tr')].map(row => row.cells[0].textContent)"
         assert browser.ask(ids) == [str(task_id) for task_id in reversed(dead)]
-        assert buttons(browser) == ["Pause", "Requeue all dead tasks", "Purge all dead tasks"]
+        assert buttons(browser) == [
+            "Pause",
+            "Requeue all dead tasks",
+            "Purge all dead tasks",
+            "Select all shown",
+        ]
         browser.click("#found button")
         browser.until("document.querySelector('#confirm').open")
         browser.click("#confirm-do")
         browser.until("document.querySelector('#found button').textContent === 'Resume'")
-        assert buttons(browser)[1:] == ["Requeue all dead tasks", "Purge all dead tasks"]
+        assert buttons(browser)[1:3] == ["Requeue all dead tasks", "Purge all dead tasks"]
         browser.ask("location.hash = '#queue=images'")
         browser.until("document.querySelector('#found [aria-current]').textContent === 'waiting 39'")
-        browser.until("document.querySelectorAll('#found button').length === 2")
-        assert buttons(browser) == ["Pause", "Purge all waiting tasks"]
+        browser.until("document.querySelectorAll('#found button').length === 3")
+        assert buttons(browser)[:2] == ["Pause", "Purge all waiting tasks"]
         browser.ask("location.hash = '#queue=idle'")
         browser.until("document.querySelector('#found [aria-current]').textContent === 'ended'")
-        assert buttons(browser) == ["Pause"]
+        assert buttons(browser) == ["Pause", "Select all shown"]
 
     await visit(use, site={"actions": True})
 
@@ -618,6 +623,52 @@ async def test_selected_tasks_are_counted_and_then_changed(visit):
 
     await visit(use, site={"actions": True})
     assert (await queue.statistics()).waiting == 3
+
+
+async def test_ticked_tasks_are_changed_with_the_keyboard_alone(visit):
+    queue = tenure.WorkQueue(visit.store, "mails")
+    *_, sixth, seventh = await ids_of(queue)
+
+    def use(browser):
+        def do(label, ticks):
+            browser.ask("document.querySelector('#found [name=tick]').focus()")
+            for _ in range(ticks):
+                browser.press(" ")
+                browser.press("Tab", times=2)  # past the link of the task
+            browser.until(
+                f"[...document.querySelectorAll('#found button')].some(b => b.textContent === '{label}')"
+            )
+            browser.ask(
+                f"[...document.querySelectorAll('#found button')].find(b => b.textContent === '{label}').focus()"
+            )
+            browser.press("Enter")
+            browser.until("document.querySelector('#confirm').open")
+            text = browser.ask("document.querySelector('#confirm-text').textContent")
+            browser.press("Tab")
+            browser.press("Enter")
+            browser.until("!document.querySelector('#confirm').open")
+            return text
+
+        browser.ask("location.hash = '#queue=mails'")
+        browser.until("document.querySelector('#found table')")
+        assert not any("1 task" in label for label in buttons(browser))
+        links = browser.ask("document.querySelector('#found tbody tr').querySelectorAll('a').length")
+        assert links == 1
+        text = do("Requeue 2 tasks", 2)
+        assert text == f"Make 2 tasks of mails ({seventh}, {sixth}) ready again? Their attempts start anew."
+        browser.until("document.querySelectorAll('#found tbody tr').length === 5")
+        assert browser.ask("document.querySelectorAll('#found :checked').length") == 0
+        assert do("Purge 1 task", 1).endswith("This cannot be undone.")
+        browser.until("document.querySelectorAll('#found tbody tr').length === 4")
+        browser.ask("location.hash = '#queue=mails&state=waiting'")
+        browser.until("document.querySelector('#found [aria-current]')?.textContent === 'waiting 2'")
+        browser.click("#found [data-do=tick]")
+        assert do("Cancel 2 tasks", 0).startswith("Cancel 2 tasks of mails (")
+        browser.until("document.querySelector('#found .empty')")
+
+    await visit(use, site={"actions": True})
+    statistics = await queue.statistics()
+    assert (statistics.waiting, statistics.dead, statistics.cancelled, statistics.purged) == (0, 4, 2, 1)
 
 
 async def test_the_workers_of_a_queue_are_shown_with_their_tasks(visit):

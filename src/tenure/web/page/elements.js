@@ -26,6 +26,7 @@ function merge(old, fresh) {
   }
   for (const {name} of [...old.attributes]) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
   for (const {name, value} of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  if (old.type === "checkbox") old.checked = fresh.checked;
   return mergeChildren(old, [...fresh.childNodes]);
 }
 function mergeChildren(old, fresh) {

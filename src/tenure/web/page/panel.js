@@ -19,6 +19,7 @@ const panelShows = hash => hash === location.hash && place("panel").open;
 function openPanel() {
   clearTimeout(timer);
   quest = null;
+  ticked.clear();
   const where = route(), panel = place("panel");
   if (!where.queue && !where.pool) return panel.open ? panel.close() : undefined;
   opened = location.hash;
