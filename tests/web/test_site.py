@@ -92,8 +92,8 @@ async def test_one_task_has_its_traceback_meta_and_earlier_errors(store):
     assert (task["timeout"], task["retry"]) == (5.0, repr(own["retry"]))
     assert task["traceback"].startswith("Traceback (most recent call last)")
     assert task["earlier_errors"] == ["try 1: ConnectionError: no route to rome"]
-    await Asker(store)("/queues/mails/tasks/77", 404)
-    await Asker(store)("/queues/nothing/tasks/1", 404)
+    assert await Asker(store)("/queues/mails/tasks/77") is None
+    assert await Asker(store)("/queues/nothing/tasks/1") is None
     for query in ("", "?state=dead", "?find=x", "?limit=1"):
         await Asker(store)(f"/queues/nothing/tasks{query}", 404)
         assert (await Asker(store)(f"/queues/mails/tasks{query}"))["queue"] == "mails"

@@ -38,8 +38,7 @@ async def visit(tmp_path):
                     browser.open(f"http://127.0.0.1:{port}/")
                     browser.until(SHOWN)
                     use(browser)
-                    # a task that is gone is nothing to complain of
-                    assert [text for text in browser.complaints if "status of 404" not in text] == []
+                    assert browser.complaints == []
 
             await anyio.to_thread.run_sync(browse)
 
@@ -563,6 +562,29 @@ async def test_what_is_wrong_is_told_at_the_top_with_its_button(visit):
         assert not any("paused" in text or "mails are dead" in text for text in browser.ask(TROUBLES))
 
     await visit(use, site={"actions": True})
+
+
+async def test_advice_is_no_fault_and_can_be_put_aside(visit):
+    def use(browser):
+        advice = "the append-only file is off: set appendonly yes"
+        browser.ask(
+            "ask = (ask => async (path, ...rest) => { const said = await ask(path, ...rest);"
+            f" return path === 'state.json' ? {{...said, problems: ['{advice}', 'the disk is full']}} : said; }})(ask)"
+        )
+        browser.until(f"{TROUBLES}.at(-1)?.startsWith('{advice}')")
+        troubles = browser.ask(TROUBLES)
+        assert [text for text in troubles if "disk" in text or "dead" in text] == troubles[1:3]
+        assert browser.ask("document.title") == "(3) tenure"
+        assert "advice" not in browser.ask("document.querySelector('#news').textContent")
+        browser.click("[data-do=aside]")
+        browser.until(f"!{TROUBLES}.some(t => t.startsWith('{advice}'))")
+        browser.ask("drawTroubles()")
+        assert browser.ask("document.title") == "(3) tenure"
+        browser.click("[data-do=advice]")
+        browser.until(f"{TROUBLES}.at(-1).startsWith('{advice}')")
+        assert not browser.ask("document.querySelector('[data-do=advice]')")
+
+    await visit(use)
 
 
 async def test_schedules_are_listed_and_changed(visit):

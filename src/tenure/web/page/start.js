@@ -63,6 +63,8 @@ document.addEventListener("click", event => {
   if (pressed?.dataset.do === "keep") place("confirm").close();
   if (pressed?.dataset.do === "confirm") carryOut();
   if (pressed?.dataset.do === "reload") location.reload();
+  if (pressed?.dataset.do === "aside") putAside(adviceOf(latest));
+  if (pressed?.dataset.do === "advice") putAside([]);
   if (pressed?.dataset.do === "tick") tickAll();
   if (pressed?.dataset.do === "stop") stopSearch();
   if (pressed?.dataset.do === "on") searchOn();

@@ -16,6 +16,7 @@ const releasesOf = t => !t.releases.length ? [] : [element("h3", {}, "Releases")
   t.releases.map(r => [r.name, taskLink(r), (FATES[r.state] ?? r.state) + (r.error ? `: ${r.error}` : "")]))];
 async function lookAtTask(where) {
   const t = await ask(`${queueOf(where)}/tasks/${encodeURIComponent(where.task)}`);
+  if (!t) throw new Error("there is no such task, or not any more");
   const seen = histories[location.hash] ??= [];
   const now = `${t.state}${t.process ? ` to ${t.process}` : ""}, attempts ${t.attempts}, deliveries ${t.deliveries}${t.progress ? `, progress ${shortened(t.progress, 80)}` : ""}`;
   if (!seen.length || seen[seen.length - 1][1] !== now) seen.push([clock(), now]);
