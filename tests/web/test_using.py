@@ -601,7 +601,7 @@ async def test_schedules_are_listed_and_changed(visit):
         next_in = browser.ask("new Date(document.querySelector('#schedules time').dateTime) - Date.now()")
         assert 0 < next_in < 90_000_000
         assert cells[6:] == ["on time", "Run nowPauseRemove"]
-        outcome = press(browser, "Run schedule nightly of reports now")
+        outcome = press(browser, "Run now: schedule nightly of reports")
         assert outcome == "a task of schedule nightly was put"
         assert press(browser, "Pause schedule nightly of reports") == "schedule nightly is paused"
         browser.until(f"{row}[0][6] === 'paused'")
@@ -816,7 +816,7 @@ async def test_a_screen_reader_finds_names_and_roles(visit):
         assert ("heading", "Queues") in found
         assert ("link", "mails") in found
         assert ("radio", "1 hour") in found
-        assert ("group", "Chart: Depth. Arrow keys read its values.") in found
+        assert ("figure", "Chart: Depth. Arrow keys read its values.") in found
         assert ("region", "Who waits for whom") in found
         assert ("columnheader", "waiting") in found
         assert {role for role, _ in found} >= {"table", "row", "cell", "status", "main", "banner"}

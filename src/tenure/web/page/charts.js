@@ -76,7 +76,7 @@ function chart([title, scale, all, large], list, room) {
     cursor === null || !one ? null : element("line", {class: "cursor", x1: x(one.at).toFixed(1), x2: x(one.at).toFixed(1), y1: TOP, y2: BOTTOM}));
   const legend = Object.entries(names).map(([name, [letter, label]]) => element("span", {class: letter}, `${label} ${one ? scale.say(one[name]) : "-"}`));
   const big = large ? element("p", {class: `big ${names[large][0]}`, "aria-hidden": "true"}, one ? scale.say(one[large]) : "-", element("small", {}, names[large][1])) : null;
-  return element("figure", {tabindex: 0, role: "group", "aria-label": `Chart: ${title}. Arrow keys read its values.`},
+  return element("figure", {tabindex: 0, "aria-label": `Chart: ${title}. Arrow keys read its values.`},
     element("figcaption", {}, title), big, svg, element("div", {class: "legend"}, ...legend,
       cursor === null || !one ? null : element("em", {}, `${spoken(now - one.at)} ago`)));
 }

@@ -37,7 +37,7 @@ function troublesOf(state) {
     ...ofIdle(state.queues.filter(q => q.takers === 0 && q.waiting && q.oldest >= IDLE && !q.paused).sort(by("waiting"))),
     ...(state.schedules ?? []).filter(s => s.late > LATE).map(s =>
       trouble(true, `Schedule ${s.name} of ${s.queue} has stopped: its tick is late by ${spoken(s.late)}`,
-        act("Run now", {action: "run_schedule", queue: s.queue, name: s.name}, `Run schedule ${s.name} of ${s.queue} now`))),
+        act("Run now", {action: "run_schedule", queue: s.queue, name: s.name}, `Run now: schedule ${s.name} of ${s.queue}`))),
     ...state.queues.filter(q => q.dead).map(q => trouble(dead(q.name) > 0, `${many(q.dead, "task")} of ${q.name} ${q.dead === 1 ? "is" : "are"} dead${
       !dead(q.name) ? "" : dead(q.name) < q.dead ? `, ${count(dead(q.name))} of them in the last hour` : ", all in the last hour"}`, ofQueue(q, "dead"),
     act("Requeue", {action: "requeue", queue: q.name, all: true}, `Requeue all dead tasks of ${q.name}`))),
