@@ -9,7 +9,7 @@ import anyio.to_thread
 import pytest
 from browser import CHROMIUM, Browser
 from family import three_levels
-from filled_store import filled, ids_of
+from filled_store import fails, filled, ids_of
 from needed import NO_CHROMIUM
 
 import tenure
@@ -787,6 +787,9 @@ async def test_on_a_phone_nothing_is_cut_off(visit, dark):
         cut = """[...document.querySelectorAll('td')].filter(cell => { const box = cell.getBoundingClientRect();
             return box.left < 0 || box.right > innerWidth || cell.scrollWidth > cell.clientWidth + 1; }).length"""
         assert browser.ask("document.querySelectorAll('td').length") > 30
+        left = """[...document.querySelectorAll('#rest td:not(.nil)')].filter(cell =>
+            getComputedStyle(cell).justifyContent !== 'normal').length"""
+        assert browser.ask(left) == 0
         assert browser.ask(cut) == 0
         label = "getComputedStyle(document.querySelector('#queues td:nth-child(3)'), '::before').content"
         assert browser.ask(label) == "attr(data-label)" or "waiting" in browser.ask(label)
@@ -803,6 +806,27 @@ async def test_on_a_phone_nothing_is_cut_off(visit, dark):
         assert paper == ("rgb(21, 24, 28)" if dark else "rgb(251, 251, 250)")
 
     await visit(use, width=390, height=844, dark=dark)
+
+
+@pytest.mark.parametrize("width", [1280, 1920])
+async def test_no_panel_is_cut_on_a_desktop(visit, width):
+    queue = tenure.WorkQueue(visit.store, "mails of the whole enterprise", retry=tenure.Retry(attempts=1))
+    for n in range(3):
+        await queue.put({"to": "a city with a long name " * 5, "n": n}, key=f"{n}-{'k' * 30}")
+    await fails(queue, 3)
+
+    def use(browser):
+        browser.until("/enterprise/.test(document.querySelector('#failures').textContent)")
+        cut = """[...document.querySelectorAll('.wide:not(#graph), #panel[open], td')]
+            .filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.id || one.textContent)"""
+        assert browser.ask(cut) == []
+        browser.ask("location.hash = '#queue=mails of the whole enterprise'")
+        browser.until("document.querySelector('#found table')")
+        names = "[...document.querySelectorAll('#found th')].map(th => th.textContent)"
+        assert browser.ask(names) == ["id", "age", "attempts", "payload", "key", "error"]
+        assert browser.ask(cut) == []
+
+    await visit(use, site={"actions": True, "payloads": True}, width=width, height=900)
 
 
 async def test_a_screen_reader_finds_names_and_roles(visit):
