@@ -18,8 +18,9 @@ KEPT = {
     "_working.py": {"postponed"},
     "_frame.py": {"resting"},
     "tables.js": {"running", "resting"},
+    "page.html": {"running"},
 }
-"""Durations of handlers, resources of pools, and the field `postponed` of the statistics of a worker."""
+"""Durations of handlers, what runs now, resources of pools, and the field `postponed` of the statistics of a worker."""
 
 
 def texts(path):

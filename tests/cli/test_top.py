@@ -247,6 +247,7 @@ def test_programs_get_a_document(store_with_a_queue, command):
         "keys",
         "pools",
         "processes",
+        "running",
         "processors",
         "deadlocks",
         "totals",

@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from urllib.parse import quote
 
+import anyio
 import pytest
 from family import bear, three_levels
 from filled_store import fails
@@ -111,10 +112,39 @@ async def test_tasks_are_listed_searched_counted_and_requeued(store):
 
     assert await act(action="pause", queue="mails") == 1
     assert await act(action="requeue", queue="mails", ids=ids[:2]) == 2
-    assert await act(action="requeue", queue="mails", all=True) == 68
-    assert await act(action="cancel", queue="mails", ids=ids[:3]) == 3
-    assert await act(action="purge", queue="mails", states=["waiting"]) == 67
+    assert await act(action="purge", queue="mails", ids=ids[1:3], states=["dead"]) == 1
+    assert await act(action="requeue", queue="mails", all=True) == 67
+    assert await act(action="cancel", queue="mails", ids=ids[:4]) == 3
+    assert await act(action="purge", queue="mails", states=["waiting"]) == 66
     assert (await queue.statistics()).unfinished == 0
+
+
+async def test_lists_have_the_payload_if_that_is_allowed_and_the_last_error(store):
+    queue = tenure.WorkQueue(store, "images", retry=tenure.Retry(attempts=3, backoff=600))
+    await queue.put({"to": "attic", "n": 1, "text": "x" * 1000})
+    await fails(queue, 1)
+    (task,) = (await asked(Site(store, payloads=True), "/queues/images/tasks?state=delayed"))["tasks"]
+    assert (task["error"], len(task["payload"])) == ("ConnectionError: no route to attic", 200)
+    assert task["payload"].startswith('{"to": "attic", "n": 1, "text": "xxx')
+    (task,) = (await asked(Site(store), "/queues/images/tasks?state=delayed"))["tasks"]
+    assert "payload" not in task
+
+
+async def test_a_task_has_its_times_and_its_process_and_is_listed_while_it_runs(store):
+    site = Site(store)
+    queue = tenure.WorkQueue(store, "mails", retry=tenure.Retry(attempts=2, backoff=600))
+    task_id = await queue.put(1)
+    await anyio.sleep(0.2)
+    async with queue.take():
+        await anyio.sleep(0.1)
+        (running,) = (await asked(site, "/state.json"))["running"]
+        seen = await asked(site, f"/queues/mails/tasks/{task_id}")
+        assert 0.09 < running.pop("seconds") <= seen["started"] < seen["put"] - 0.15 < 5
+        assert running == {"queue": "mails", "id": task_id, "process": store.process}
+        assert (seen["process"], seen["ended"]) == (store.process, None)
+    seen = await asked(site, f"/queues/mails/tasks/{task_id}")
+    assert (seen["process"], seen["started"]) == (None, None)
+    assert 0 <= seen["ended"] < seen["put"] - 0.25 < 5
 
 
 async def test_a_schedule_of_a_queue_without_tasks_is_shown_and_changed(store):

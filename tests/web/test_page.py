@@ -269,4 +269,4 @@ async def test_a_token_in_the_address_opens_the_page_and_leaves_the_address(serv
     assert "correcthorse7" not in dom
     assert console == []
     dom, _ = await browse(f"{ask.url.replace('127.0.0.1', 'localhost')}?token=wrongwrong1", 0.5)
-    assert "a token is needed" in dom
+    assert "this token is wrong" in dom

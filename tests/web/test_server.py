@@ -86,13 +86,17 @@ async def test_without_the_token_nothing_is_served(serve):
     ):
         said = await ask(target)
         assert (said.status, said.headers["www-authenticate"]) == (401, "Bearer")
+        wrong = target.partition("token=")[2] != ""
+        assert said.body.startswith(b"this token is wrong" if wrong else b"a token is needed")
     for header in (
         "Authorization: Bearer wrong",
         f"Authorization: Basic {TOKEN}",
         "Cookie: tenure=x",
         "Cookie: \x7f;=;",
     ):
-        assert (await ask("/state.json", header)).status == 401
+        said = await ask("/state.json", header)
+        wrong = header.startswith("Authorization: Bearer")
+        assert (said.status, said.body.startswith(b"this token is wrong")) == (401, wrong)
     assert (await ask("/state.json", "Authorization: Bearer \xfc\xff")).status == 401
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .holds._semaphore import Semaphore
     from .limits._limiter import RateLimiter
     from .queue._around import check_around
-    from .queue._at_work import LeasedTask, QueueWorker, read_workers
+    from .queue._at_work import LeasedTask, QueueWorker, age_of, read_workers
     from .queue._child_records import ChildRecord, read_children, read_kin
     from .queue._children import Child, Children
     from .queue._figures import QueueFigures
@@ -112,7 +112,7 @@ __getattr__: Callable[[str], Any] = exports(
             "holds._barrier": "Barrier",
             "holds._election": "Election",
             "queue._around": "check_around",
-            "queue._at_work": "read_workers",
+            "queue._at_work": "age_of read_workers",
             "queue._figures": "QueueFigures",
             "queue._child_records": "read_children read_kin",
             "queue._groups": "group_statistics",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, cast
 
 from tenure.arguments import check_name, check_task_id
+from tenure.engine import CAP, Move, MovedCount
 from tenure.errors import DuplicateTask, TaskNotWaiting
 from tenure.observe import log
 from tenure.shared import Schedules, Selection, WorkQueue, break_holder, queue_of
@@ -32,7 +34,7 @@ _FIELDS = {
     "requeue": {"queue", "ids", "all", *_SELECTS},
     "cancel": {"queue", "ids", "state", *_SELECTS},
     "edit": {"queue", "id", "priority", "delay", "group"},
-    "purge": {"queue", "states", *_SELECTS},
+    "purge": {"queue", "ids", "states", *_SELECTS},
     "pause": {"queue"},
     "resume": {"queue"},
     **{action: {"queue", "name"} for action in _SCHEDULE_ACTIONS},
@@ -87,6 +89,10 @@ class Actions:
                 return await self._change_schedule(
                     queue.schedules, action, check_name("name", body.get("name"))
                 )
+            case "purge" if "ids" in body:
+                if selects:
+                    raise ValueError("purge takes ids or a selection, and states")
+                return await self._purge(queue, _ids(body), _states(body))
             case "purge":
                 return await queue.purge(*_states(body), **_selected(body))
             case "requeue" if selects:
@@ -115,6 +121,11 @@ class Actions:
             return int(bool(await _SCHEDULE_ACTIONS[action](schedules, name)))
         except (LookupError, DuplicateTask, ModuleNotFoundError) as refused:
             raise ValueError(str(refused)) from refused
+
+    async def _purge(self, queue: WorkQueue, ids: list[int], states: Iterable[str]) -> int:
+        portions = [tuple(ids[start : start + CAP]) for start in range(0, len(ids), CAP)]
+        moves = [Move(queue.key, portion, "purged", state=state) for portion in portions for state in states]
+        return sum([cast("MovedCount", await self._handle.call(move)).count for move in moves])
 
     async def _edit(self, queue: WorkQueue, body: dict[str, Any]) -> int:
         changes = {name: body[name] for name in ("priority", "delay", "group") if name in body}

@@ -7,11 +7,12 @@ the nodes of elections.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from heapq import nlargest
 from typing import Any
 
 import tenure.engine as e
 from tenure.processor import Latency
-from tenure.shared import statistics_of
+from tenure.shared import age_of, statistics_of
 
 from ._flows import Flow
 from ._history import totals
@@ -26,6 +27,7 @@ _COUNTS = (
     "held_off",
 )
 _SHOWN_HOLDERS = 20
+_SHOWN_RUNNING = 20
 
 
 def document(url: str, namespace: str, view: View, flows: Mapping[str, Flow]) -> dict[str, Any]:
@@ -59,10 +61,22 @@ def document(url: str, namespace: str, view: View, flows: Mapping[str, Flow]) ->
             }
             for process in view.processes
         ],
+        "running": _running(view),
         "processors": [_processor(process) for process in view.processors],
         "deadlocks": [described(deadlock) for deadlock in view.deadlocks],
     }
     return {**seen, "totals": totals(seen)}
+
+
+def _running(view: View) -> list[dict[str, Any]]:
+    """The tasks that have been leased for longest."""
+    leased = (
+        {"queue": queue, "id": task_id, "process": seen.process, "seconds": age_of(token, counts.now)}
+        for seen in view.processes
+        for queue, task_id, token in seen.leases
+        if (counts := view.queues.get(queue)) is not None
+    )
+    return nlargest(_SHOWN_RUNNING, leased, key=lambda task: task["seconds"])
 
 
 def counted(counts: e.QueueCounts) -> dict[str, Any]:

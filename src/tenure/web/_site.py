@@ -141,10 +141,11 @@ class Site:
         await self._figures.statistics()
         return Answer(200, exposition(self._figures.samples()).encode(), _EXPOSITION)
 
-    async def _about_tasks(self, match: re.Match[str], query: str) -> dict[str, Any] | None:
+    async def _about_tasks(self, match: re.Match[str], query: str) -> dict[str, Any] | Answer | None:
         queue = check_name("the name of the queue", match["queue"])
         if match["id"] is not None:
-            return await self._tasks.one(queue, int(match["id"]))
+            # null: a task that has gone is no fault, and 404 would be a line in the console of each page
+            return as_json(200, await self._tasks.one(queue, int(match["id"])))
         state, after, limit, find = _parameters(query, "state", "after", "limit", "find")
         most = _limit(limit, 50, 500)
         if len(find.encode()) > _LONGEST_FIND:

@@ -15,6 +15,7 @@ import tenure.engine as e
 from tenure.shared import (
     ChildRecord,
     TaskRecord,
+    age_of,
     group_statistics,
     read_kin,
     read_workers,
@@ -31,6 +32,9 @@ from ._view import ask
 STATES = tuple(e.TASKS)
 _LONGEST_VALUE = 16_384
 """Characters of a payload, result or report; the rest is cut."""
+
+_LISTED_VALUE = 200
+"""Characters of a payload in a list."""
 
 _MOST_LOOKED_AT = 2048
 """Tasks that a search looks at before it answers with what it has found."""
@@ -108,10 +112,22 @@ class Tasks:
         tree, more = await read_tree(self.store, queue, task_id)
         return {
             **self._described(record, whole=True),
+            **await self._times(key, record),
             "waits_for": [described(child) for child in path],
             "releases": [self._release(release) for release in kin.releases],
             "tree": [{"depth": depth, **described(child)} for depth, child in flat(tree)],
             "more": more,
+        }
+
+    async def _times(self, key: str, record: e.Record) -> dict[str, Any]:
+        workers = await read_workers(self.store, key) if record.state == "leased" else []
+        leases = [(w.process, task.seconds) for w in workers for task in w.tasks if task.id == record.id]
+        process, started = leases[0] if leases else (None, None)
+        return {
+            "put": age_of(record.id, (await read_counts(self.store, key)).now),
+            "process": process,
+            "started": started,
+            "ended": record.age if record.seq else None,
         }
 
     async def _page(self, key: str, state: str, after: str, limit: int) -> tuple[Sequence[e.Record], str]:
@@ -149,7 +165,9 @@ class Tasks:
             if self.errors:
                 shown |= {"traceback": task.traceback, "earlier_errors": task.earlier_errors}
             if self.payloads:
-                shown |= {"payload": task.payload, "result": task.result}
+                shown["result"] = task.result
+        if self.payloads:
+            shown["payload"] = task.payload if whole else task.payload and task.payload[:_LISTED_VALUE]
         return shown
 
 

@@ -45,6 +45,7 @@ class SeenPool:
 class SeenProcess:
     process: str
     tasks: dict[str, int] = field(default_factory=dict[str, int])
+    leases: list[tuple[str, int, int]] = field(default_factory=list[tuple[str, int, int]], kw_only=True)
     idle: set[str] = field(default_factory=set[str])
     holds: int = 0
     claims: int = 0
@@ -144,6 +145,8 @@ async def read_processes(store: StoreHandle, sessions: Sequence[str]) -> tuple[S
 def _add(seen: SeenProcess, item: e.SessionItem, kind: str, name: str) -> None:
     if item.family == "tasks":
         seen.tasks[name] = seen.tasks.get(name, 0) + 1
+        task_id, token = map(int, item.name.split())
+        seen.leases.append((name, task_id, token))
     elif item.family == "takers":
         seen.idle.add(name)
     elif not item.held:

@@ -114,8 +114,10 @@ class Server:
                 421, "this server does not go by that name; see tenure web --help about --allow-host"
             )
         token = parse_qs(target.query).get("token", [""])[0]
-        if self._token is not None and not any(map(self._is_token, (token, *self._tokens(headers)))):
-            return plain(401, "a token is needed: open /?token=...", ("WWW-Authenticate", "Bearer"))
+        given = [said for said in (token, *self._tokens(headers)) if said]
+        if self._token is not None and not any(map(self._is_token, given)):
+            what = "this token is wrong" if given else "a token is needed"
+            return plain(401, f"{what}: open /?token=...", ("WWW-Authenticate", "Bearer"))
         method = head.method.decode("latin-1")
         if target.path == "/" and token and self._token is not None and method in ("GET", "HEAD"):
             # out of the address, and so out of the history

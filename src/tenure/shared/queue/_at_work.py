@@ -43,7 +43,7 @@ async def read_workers(store: StoreHandle, key: str) -> list[QueueWorker]:
                 tasks, waits = found.get(page.process, ([], False))
                 if item.family == "tasks":
                     task_id, token = map(int, item.name.split())
-                    tasks.append(LeasedTask(task_id, _age(token, counts.now)))
+                    tasks.append(LeasedTask(task_id, age_of(token, counts.now)))
                 found[page.process] = tasks, waits or item.family == "takers"
     return [
         QueueWorker(process, waits, tuple(sorted(tasks, key=lambda task: (-task.seconds, task.id))))
@@ -51,7 +51,8 @@ async def read_workers(store: StoreHandle, key: str) -> list[QueueWorker]:
     ]
 
 
-def _age(token: int, time: float) -> float:
+def age_of(token: int, time: float) -> float:
+    """The seconds since a token was given: it is the engine's time in microseconds."""
     seconds = time - token / 1e6
     # the tokens of memory begin with the clock of the loop, and not in 1970
     return max(0.0, seconds if seconds < _THIRTY_YEARS else now() - token / 1e6)

@@ -3,12 +3,13 @@ let asked = null, clearing = 0, stays = 8000;
 const LOST = 'ends with LeaseLost("broken"). A program that does not catch this error ends with it.';
 const selects = a => Object.entries(SELECTS).filter(([name]) => a[name] !== undefined).map(([name, label]) => `${label} ${a[name]}`).join(", ");
 const sent = action => ({method: "POST", body: JSON.stringify(action), headers: {"Content-Type": "application/json", "X-Tenure-Action": "1"}});
+const named = ({ids, queue}) => ids.length === 1 ? `task ${ids[0]} of ${queue}` : `${count(ids.length)} tasks of ${queue} (${ids.slice(0, 10).join(", ")}${ids.length > 10 ? ", ..." : ""})`;
 const WORDS = {
   requeue: a => selects(a) ? `Make the dead tasks of ${a.queue} with ${selects(a)} ready again? Their attempts start anew.` : a.all ? `Make all dead tasks of ${a.queue} ready again? Their attempts start anew.`
-    : `Make task ${a.ids.join(", ")} of ${a.queue} ready again? Its attempts start anew.`,
+    : `Make ${named(a)} ready again? ${a.ids.length > 1 ? "Their" : "Its"} attempts start anew.`,
   edit: a => `Let task ${a.id} of ${a.queue} ${a.delay === 0 ? "be ready now" : `have the priority ${a.priority}`}?`,
-  cancel: a => selects(a) ? `Cancel the ${a.state} tasks of ${a.queue} with ${selects(a)}?` : `Cancel task ${a.ids.join(", ")} of ${a.queue}?`,
-  purge: a => `Delete ${selects(a) ? "the" : "all"} ${a.states.join(", ")} tasks of ${a.queue}${selects(a) ? ` with ${selects(a)}` : ""}? This cannot be undone.`,
+  cancel: a => selects(a) ? `Cancel the ${a.state} tasks of ${a.queue} with ${selects(a)}?` : `Cancel ${named(a)}?`,
+  purge: a => a.ids ? `Delete ${named(a)}? This cannot be undone.` : `Delete ${selects(a) ? "the" : "all"} ${a.states.join(", ")} tasks of ${a.queue}${selects(a) ? ` with ${selects(a)}` : ""}? This cannot be undone.`,
   pause: a => `Hand out no more tasks of ${a.queue}, to any process?`,
   resume: a => `Hand out tasks of ${a.queue} again?`,
   pause_schedule: a => `Put nothing at the ticks of schedule ${a.name} of ${a.queue}, until it is resumed?`,
@@ -48,6 +49,7 @@ async function carryOut() {
   place("confirm").querySelector("[data-do=keep]").focus();
   try {
     const said = await ask("actions", sent(asked));
+    ticked.clear();
     place("confirm").close();
     tell(said.changed ? OUTCOMES[asked.action](said.changed) : "nothing was changed");
   } catch (problem) {

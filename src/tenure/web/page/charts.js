@@ -50,6 +50,7 @@ const SMALL = [
   ["Latency, logarithmic", LOGARITHMIC, {ping: ["a", "round trip"], mean_wait: ["b", "longest mean wait"], mean_run: ["c", "longest mean run"], p99: ["d", "processors' p99"]}],
   ["Holders", WHOLE, {held: ["a", "held"], waits: ["b", "waiting"], claimed: ["c", "claimed"]}],
 ];
+const OF_QUEUE = [["Waiting", WHOLE, {waiting: ["a", "waiting"]}], ["Throughput, per second", LINEAR, {ended_per_second: ["b", "out"]}]];
 const LEFT = 52, TOP = 8, PADDING = 24;
 const shown = () => samples.filter(one => one.at >= samples[samples.length - 1].at - span);
 // The chart is as wide as its place, so that its text has the size of all other text.
@@ -75,7 +76,7 @@ function chart([title, scale, all, large], list, room) {
     cursor === null || !one ? null : element("line", {class: "cursor", x1: x(one.at).toFixed(1), x2: x(one.at).toFixed(1), y1: TOP, y2: BOTTOM}));
   const legend = Object.entries(names).map(([name, [letter, label]]) => element("span", {class: letter}, `${label} ${one ? scale.say(one[name]) : "-"}`));
   const big = large ? element("p", {class: `big ${names[large][0]}`, "aria-hidden": "true"}, one ? scale.say(one[large]) : "-", element("small", {}, names[large][1])) : null;
-  return element("figure", {tabindex: 0, role: "group", "aria-label": `Chart: ${title}. Arrow keys read its values.`},
+  return element("figure", {tabindex: 0, "aria-label": `Chart: ${title}. Arrow keys read its values.`},
     element("figcaption", {}, title), big, svg, element("div", {class: "legend"}, ...legend,
       cursor === null || !one ? null : element("em", {}, `${spoken(now - one.at)} ago`)));
 }
@@ -83,6 +84,10 @@ const nearest = (list, at) => list.reduce((best, one) => Math.abs(one.at - at) <
 function drawCharts() {
   const list = samples.length ? shown() : [];
   for (const [id, charts] of [["charts", LARGE], ["more-charts", SMALL]]) show(id, ...charts.map(one => chart(one, list, widthIn(id))));
+  // of the queue in the panel, if it is one of the busiest
+  const mine = list.filter(one => place("queue-charts") && one.queues && Object.hasOwn(one.queues, current.queue))
+    .map(one => ({at: one.at, waiting: one.queues[current.queue][0], ended_per_second: one.queues[current.queue][1]}));
+  if (mine.length > 1) show("queue-charts", ...OF_QUEUE.map(one => chart(one, mine, widthIn("queue-charts"))));
 }
 function point(event) {
   const svg = event.target.closest(".charts figure")?.querySelector("svg");

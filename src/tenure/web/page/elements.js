@@ -12,6 +12,11 @@ const link = (text, where) => element("a", {href: "#" + new URLSearchParams(wher
 const button = (text, action, bad, label = null) => element("button",
   {type: "button", "data-action": JSON.stringify(action), class: bad ? "bad" : null, "aria-label": label && spelled(label)}, text);
 const doing = (text, what) => element("button", {type: "button", "data-do": what}, text);
+// A date of this page's clock, in its zone.
+const dated = date => element("time", {datetime: date.toISOString()},
+  date.toLocaleString("en-GB", {weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", timeZoneName: "short"}));
+const ago = s => s === null ? "" : element("span", {}, `${spoken(s)} ago, `, dated(new Date(Date.now() - s * 1000)));
+const ahead = s => element("span", {}, `in ${spoken(s)}, `, dated(new Date(Date.now() + s * 1000)));
 const place = id => document.getElementById(id);
 function merge(old, fresh) {
   if (old.nodeName !== fresh.nodeName) return old.replaceWith(fresh);
@@ -21,6 +26,7 @@ function merge(old, fresh) {
   }
   for (const {name} of [...old.attributes]) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
   for (const {name, value} of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  if (old.type === "checkbox") old.checked = fresh.checked;
   return mergeChildren(old, [...fresh.childNodes]);
 }
 function mergeChildren(old, fresh) {

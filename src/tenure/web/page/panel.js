@@ -19,6 +19,7 @@ const panelShows = hash => hash === location.hash && place("panel").open;
 function openPanel() {
   clearTimeout(timer);
   quest = null;
+  ticked.clear();
   const where = route(), panel = place("panel");
   if (!where.queue && !where.pool) return panel.open ? panel.close() : undefined;
   opened = location.hash;
@@ -26,9 +27,11 @@ function openPanel() {
     : `${where.groups ? "Groups of queue" : where.workers ? "Workers of queue" : "Queue"} ${where.queue}`);
   const above = where.pool ? null : where.task || where.groups || where.workers ? element("p", {}, link("The queue and its tasks", {queue: where.queue})) : searchForm(where);
   const more = above?.nodeName !== "FORM" ? [] : [element("p", {}, link("Workers of the queue", {queue: where.queue, workers: "all"})), ...(MAY_ACT ? [selectForm()] : [])];
-  place("panel-body").replaceChildren(...[above, ...more, element("div", {id: "found"}, element("p", {class: "empty"}, "loading"))].filter(Boolean));
+  place("panel-body").replaceChildren(...[above, more.length ? element("div", {id: "queue-charts", class: "charts"}) : null, ...more, element("div", {id: "found"}, element("p", {class: "empty"}, "loading"))].filter(Boolean));
   if (!panel.open) panel.showModal();
   place("panel-title").focus();
+  current = where;
+  drawCharts();
   return look(where);
 }
 async function look(where) {

@@ -40,10 +40,12 @@ async function lookAtQueue(where) {
   if (current.find) {
     quest ??= {tasks: new Map(), looked: 0, next: "", enough: ENOUGH, going: true, seeking: false};
     Object.assign(quest, {head, total: counts[current.state]});
+    listed = questFound;
     return questFound();
   }
   const said = await ask(tasksOf(current));
-  return [...head, tasksTable(current, said.tasks), said.next ? element("p", {}, link("More", {...current, after: said.next})) : null].filter(Boolean);
+  listed = () => [...head, ...tasksTable(current, said.tasks), said.next ? element("p", {}, link("More", {...current, after: said.next})) : null].filter(Boolean);
+  return listed();
 }
 function queueHead(where, counts) {
   const states = STATES.filter(state => counts[state] || state === where.state || !OF_FAMILIES.includes(state));
@@ -75,9 +77,38 @@ function paceOf({starts_in, held_off, settings}) {
     held_off ? `held off for ${spoken(held_off)}` : starts_in ? `next task in ${spoken(starts_in)}` : "",
   ].filter(Boolean).join(", ");
 }
-const tasksTable = (where, tasks) => table([" id", " state", "age", "attempts", " key", " group", " error"],
-  tasks.map(t => [link(String(t.id), {queue: where.queue, task: t.id}), t.state, spoken(Math.max(t.age, 0)), count(t.attempts), t.key || "-", t.group || "-",
-    t.error || t.release ? shortened((t.release && t.state === "dead" ? `${t.release} is not undone: ` : "") + (t.error ?? ""), 120) : "-"]));
+// The columns that say something: the state is in the tab, unless a search by id has found another state.
+const COLUMNS = [
+  [" state", t => t.state, (list, where) => where.state === "ended" || list.some(t => t.state !== where.state)],
+  ["age", t => spoken(Math.max(t.age, 0)), (_, where) => where.state !== "delayed"],
+  ["attempts", t => count(t.attempts), () => true],
+  [" payload", t => t.payload ? shortened(t.payload, 80) : "-", list => list.some(t => t.payload)],
+  [" key", t => t.key || "-", list => list.some(t => t.key)],
+  [" group", t => t.group || "-", list => list.some(t => t.group)],
+  [" error", t => t.error || t.release ? shortened((t.release && t.state === "dead" ? `${t.release} is not undone: ` : "") + (t.error ?? ""), 120) : "-", list => list.some(t => t.error || t.release)],
+];
+// What can be done with the ticked tasks of a list, each with the number of the tasks that it changes.
+const ticked = new Set();
+let listed = () => [];
+function ticks(where, tasks) {
+  if (!MAY_ACT || !tasks.length) return [];
+  const chosen = tasks.filter(t => ticked.has(t.id)), can = (what, t) => (CHANGES[t.state] ?? ["purge"]).includes(what);
+  const each = ["requeue", "cancel", "purge"].map(what => [what, chosen.filter(t => can(what, t))]).filter(([, list]) => list.length);
+  return [element("p", {class: "acts"}, doing(chosen.length < tasks.length ? "Select all shown" : "Select none", "tick"), ...each.map(([what, list]) =>
+    button(`${what[0].toUpperCase()}${what.slice(1)} ${many(list.length, "task")}`, {action: what, queue: where.queue, ids: list.map(t => t.id),
+      ...(what === "purge" ? {states: [...new Set(list.map(t => t.state))]} : {})}, what !== "requeue")))];
+}
+function tickAll() {
+  const boxes = [...place("found").querySelectorAll("[name=tick]")], all = boxes.every(box => box.checked);
+  boxes.forEach(box => all ? ticked.delete(Number(box.value)) : ticked.add(Number(box.value)));
+  show("found", ...listed());
+}
+function tasksTable(where, list) {
+  const tasks = steady("found", list, t => t.id, () => 0);
+  const tick = t => MAY_ACT ? [element("input", {type: "checkbox", name: "tick", value: t.id, checked: ticked.has(t.id) ? "" : null, "aria-label": `Select task ${t.id}`})] : [];
+  const columns = COLUMNS.filter(([, , says]) => says(tasks, where));
+  return [...ticks(where, tasks), table([" id", ...columns.map(([name]) => name)], tasks.map(t => [element("span", {}, ...tick(t), link(String(t.id), {queue: where.queue, task: t.id})), ...columns.map(([, text]) => text(t))]))];
+}
 // A search goes on by itself, one request after the other, until enough is found or it is stopped; it is not repeated.
 const ENOUGH = 50;
 let quest = null;
@@ -85,7 +116,7 @@ function questFound() {
   const {tasks, looked, total, next, going, problem} = quest;
   const progress = `${count(looked)}${total === undefined ? "" : ` of ${count(Math.max(total, looked))}`} ${current.state} tasks were looked at, ${count(tasks.size)} found`;
   return [...quest.head, element("p", {class: "acts"}, element("span", {class: "empty"}, progress), going ? doing("Stop", "stop") : next ? doing("Search on", "on") : null),
-    problem ? element("p", {class: "bad"}, problem) : null, tasks.size ? tasksTable(current, [...tasks.values()]) : null].filter(Boolean);
+    problem ? element("p", {class: "bad"}, problem) : null, ...(tasks.size ? tasksTable(current, [...tasks.values()]) : [])].filter(Boolean);
 }
 async function seek() {
   const mine = quest, where = current, hash = location.hash;

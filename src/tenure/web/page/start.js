@@ -54,6 +54,7 @@ document.addEventListener("focusout", event => {
 });
 document.addEventListener("change", event => {
   if (event.target.name === "span") { span = Number(event.target.value); cursor = null; drawCharts(); }
+  if (event.target.name === "tick") { ticked[event.target.checked ? "add" : "delete"](Number(event.target.value)); show("found", ...listed()); }
 });
 document.addEventListener("click", event => {
   const pressed = event.target.closest("button");
@@ -62,6 +63,9 @@ document.addEventListener("click", event => {
   if (pressed?.dataset.do === "keep") place("confirm").close();
   if (pressed?.dataset.do === "confirm") carryOut();
   if (pressed?.dataset.do === "reload") location.reload();
+  if (pressed?.dataset.do === "aside") putAside(adviceOf(latest));
+  if (pressed?.dataset.do === "advice") putAside([]);
+  if (pressed?.dataset.do === "tick") tickAll();
   if (pressed?.dataset.do === "stop") stopSearch();
   if (pressed?.dataset.do === "on") searchOn();
 });

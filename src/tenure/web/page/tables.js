@@ -20,6 +20,10 @@ function drawTables(state) {
       count(q.leased), q.dead ? link(count(q.dead), {queue: q.name, state: "dead"}) : "0", rate(q.put_per_second), rate(q.ended_per_second),
       spoken(q.mean_wait), spoken(q.mean_run), count(q.delayed), ...apart.map(state => count(q[state])), count(q.done), ...grouped.map(() => q.groups ? link(count(q.groups), {queue: q.name, groups: "all"}) : "0")]),
     (name, text) => name === "dead" && text !== "0"));
+  const running = steady("running", state.running ?? [], t => `${t.queue} ${t.id}`, by("seconds"));
+  const others = state.processes.flatMap(p => Object.values(p.tasks)).reduce((sum, n) => sum + n, 0) - running.length;
+  showRows("running", ...[table([" task", " queue", " process", "for"], running.map(t => [link(String(t.id), {queue: t.queue, task: t.id}), t.queue, t.process, spoken(t.seconds)])),
+    others > 0 ? element("p", {class: "empty"}, `and ${count(others)} more`) : null].filter(Boolean));
   const times = l => l.count ? [l.p50, l.p95, l.p99].map(spoken).join(" / ") : "-";
   showRows("processors", table([" processor", "processes", "busy", "out/s", "waits p50 / p95 / p99", "runs", "in all"],
     state.processors.map(p => [p.name, count(p.processes), `${count(p.busy)} of ${count(p.workers)}`, rate(p.ended_per_second),

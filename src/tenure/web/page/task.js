@@ -1,6 +1,6 @@
 // One task, with all that is known of it, and what this page has seen of it.
 const histories = {};
-const clock = () => new Date().toLocaleTimeString("en-GB");
+const clock = () => new Date().toLocaleTimeString("en-GB", {timeZoneName: "short"});
 function historyOf(place) {
   return [element("h3", {}, "Seen by this page"), element("ol", {}, ...histories[place].map(([at, text]) => element("li", {}, `${at}: ${text}`)))];
 }
@@ -16,13 +16,15 @@ const releasesOf = t => !t.releases.length ? [] : [element("h3", {}, "Releases")
   t.releases.map(r => [r.name, taskLink(r), (FATES[r.state] ?? r.state) + (r.error ? `: ${r.error}` : "")]))];
 async function lookAtTask(where) {
   const t = await ask(`${queueOf(where)}/tasks/${encodeURIComponent(where.task)}`);
+  if (!t) throw new Error("there is no such task, or not any more");
   const seen = histories[location.hash] ??= [];
-  const now = `${t.state}, attempts ${t.attempts}, deliveries ${t.deliveries}${t.progress ? `, progress ${shortened(t.progress, 80)}` : ""}`;
+  const now = `${t.state}${t.process ? ` to ${t.process}` : ""}, attempts ${t.attempts}, deliveries ${t.deliveries}${t.progress ? `, progress ${shortened(t.progress, 80)}` : ""}`;
   if (!seen.length || seen[seen.length - 1][1] !== now) seen.push([clock(), now]);
-  const facts = [["state", t.state], ["age", spoken(Math.max(t.age, 0))], ["priority", count(t.priority)], ["attempts", count(t.attempts)], ["deliveries", count(t.deliveries)],
+  const facts = [["state", t.state], ["put", ago(t.put)], ["ready", t.rank || t.state === "delayed" ? "" : ago(Math.max(t.age, 0))],
+    ["started", ago(t.started)], ["process", t.process], ["ended", ago(t.ended)], ["priority", count(t.priority)], ["attempts", count(t.attempts)], ["deliveries", count(t.deliveries)],
     ["parent", t.parent && taskLink({id: t.parent, queue: t.parent_queue})], ["children", t.children ? `${count(t.children)} unfinished` : ""],
     ["waits for", t.waits_for.length ? element("span", {}, ...t.waits_for.flatMap((one, i) => [i ? " > " : "", `${one.name}: `, taskLink(one), `, ${one.state}`])) : ""],
-    ...(t.release ? [["release", t.release + (t.state === "dead" ? ", not undone" : "")]] : []), ["key", t.key], ["group", t.group], ["deadline", t.deadline === null ? "" : `in ${spoken(Math.max(t.deadline, 0))}`], ["timeout", t.timeout === null ? "" : `${spoken(t.timeout)} for each try`], ["retry", t.retry], ["progress", t.progress], ["payload", t.payload], ["result", t.result], ["error", t.error],
+    ...(t.release ? [["release", t.release + (t.state === "dead" ? ", not undone" : "")]] : []), ["key", t.key], ["group", t.group], ["deadline", t.deadline === null ? "" : ahead(Math.max(t.deadline, 0))], ["timeout", t.timeout === null ? "" : `${spoken(t.timeout)} for each try`], ["retry", t.retry], ["progress", t.progress], ["payload", t.payload], ["result", t.result], ["error", t.error],
     ...Object.entries(t.meta).map(([name, value]) => [`meta ${name}`, value])].filter(([, value]) => value !== null && value !== undefined && value !== "");
   const acts = !MAY_ACT ? [] : t.state === "dead" ? [button("Requeue", {action: "requeue", queue: where.queue, ids: [t.id]})]
     : t.rank ? [] : [...(t.state === "delayed" ? [button("Make ready now", {action: "edit", queue: where.queue, id: t.id, delay: 0})] : []),

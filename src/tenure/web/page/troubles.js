@@ -21,15 +21,23 @@ function ofIdle(queues) {
   return [{...trouble(true, `No process works on ${names}: ${many(queues.reduce((sum, q) => sum + q.waiting, 0), "task waits", "tasks wait")}, for up to ${
     spoken(Math.max(...queues.map(q => q.oldest)))}`, ofQueue(queues[0], "waiting")), more: [command]}];
 }
+// What is a choice, not a fault: it stands last, and can be put aside in this browser.
+const ADVICE = /^the append-only file is off/;
+const aside = () => JSON.parse(localStorage.getItem("aside") ?? "[]");
+const adviceOf = state => (state?.problems ?? []).filter(text => ADVICE.test(text));
+function putAside(texts) {
+  localStorage.setItem("aside", JSON.stringify(texts));
+  drawTroubles();
+}
 function troublesOf(state) {
   const dead = name => failuresSeen.filter(k => k.queue === name).reduce((sum, k) => sum + k.dead, 0);
   return [
     ...state.deadlocks.map(ofDeadlock),
-    ...(state.problems ?? []).map(text => ({...trouble(true, text, remedy()), kind: "problem"})),
+    ...(state.problems ?? []).filter(text => !ADVICE.test(text)).map(text => ({...trouble(true, text, remedy()), kind: "problem"})),
     ...ofIdle(state.queues.filter(q => q.takers === 0 && q.waiting && q.oldest >= IDLE && !q.paused).sort(by("waiting"))),
     ...(state.schedules ?? []).filter(s => s.late > LATE).map(s =>
       trouble(true, `Schedule ${s.name} of ${s.queue} has stopped: its tick is late by ${spoken(s.late)}`,
-        act("Run now", {action: "run_schedule", queue: s.queue, name: s.name}, `Run schedule ${s.name} of ${s.queue} now`))),
+        act("Run now", {action: "run_schedule", queue: s.queue, name: s.name}, `Run now: schedule ${s.name} of ${s.queue}`))),
     ...state.queues.filter(q => q.dead).map(q => trouble(dead(q.name) > 0, `${many(q.dead, "task")} of ${q.name} ${q.dead === 1 ? "is" : "are"} dead${
       !dead(q.name) ? "" : dead(q.name) < q.dead ? `, ${count(dead(q.name))} of them in the last hour` : ", all in the last hour"}`, ofQueue(q, "dead"),
     act("Requeue", {action: "requeue", queue: q.name, all: true}, `Requeue all dead tasks of ${q.name}`))),
@@ -40,6 +48,7 @@ function troublesOf(state) {
     ...(state.schedules ?? []).filter(s => s.paused).map(s => trouble(false, `Schedule ${s.name} of ${s.queue} is paused`,
       act("Resume", {action: "resume_schedule", queue: s.queue, name: s.name}, `Resume schedule ${s.name} of ${s.queue}`))),
     ...(state.schedules ?? []).filter(s => s.problem).map(s => trouble(false, `The ticks of schedule ${s.name} of ${s.queue} are not known here: ${s.problem}`)),
+    ...adviceOf(state).filter(text => !aside().includes(text)).map(text => ({...trouble(false, text, remedy(), doing("Put aside", "aside")), kind: "problem"})),
   ].sort((one, other) => other.bad - one.bad);
 }
 let latest = null;
@@ -54,7 +63,8 @@ function drawTroubles(state = latest) {
     element("div", {}, element("strong", {}, t.text), ...(t.more ?? [])), t.acts.length ? element("span", {class: "acts"}, ...t.acts) : null));
   const left = found.length - AT_MOST;
   show("troubles", ...rows, ...(left > 0 ? [element("p", {class: "empty"}, `and ${count(left)} more`)] : []),
-    ...(found.length || !state.queues.length ? [] : [element("div", {class: "trouble well"}, element("strong", {}, "All is well"))]));
+    ...(found.length || !state.queues.length ? [] : [element("div", {class: "trouble well"}, element("strong", {}, "All is well"))]),
+    ...(adviceOf(state).some(text => aside().includes(text)) ? [element("p", {class: "empty"}, doing("Show advice again", "advice"))] : []));
   // without the times, which change with each second
   const said = found.filter(t => t.bad && t.kind !== "deadlock").map(t => t.text.replace(/[\d.,]+ (ms|s|min|h|d)\b/g, "a while"));
   announce([...(state ? state.deadlocks.map(sentence) : []), ...said].join(". "));
