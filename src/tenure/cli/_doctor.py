@@ -97,7 +97,6 @@ async def _examine(url: str, namespace: str, repair: bool) -> Finding:
 
 
 async def _not_undone(store: Store) -> list[str]:
-    """A line for each queue that has releases among its first dead letters."""
     problems: list[str] = []
     for name, counts in (await QueueFigures(store).statistics()).items():
         if not counts.dead:

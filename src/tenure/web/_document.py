@@ -69,7 +69,6 @@ def document(url: str, namespace: str, view: View, flows: Mapping[str, Flow]) ->
 
 
 def _running(view: View) -> list[dict[str, Any]]:
-    """The tasks that have been leased for longest."""
     leased = (
         {"queue": queue, "id": task_id, "process": seen.process, "seconds": age_of(token, counts.now)}
         for seen in view.processes
