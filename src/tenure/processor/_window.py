@@ -35,7 +35,7 @@ class Tally:
 
 
 class Window:
-    """The last `seconds`, in slices that are forgotten one after the other; and totals.
+    """Totals, and the last `seconds` in slices, of which the oldest is forgotten first.
 
     The mean of a level is the area under it over the time (Little 1961). A slice has the area until its end, as if the
     level did not change again.

@@ -30,7 +30,7 @@ def claim_rows(session: AsyncSession, select: Select[tuple[T]], limit: int) -> A
 @overload
 def claim_rows(session: AsyncSession, select: Select[T], limit: int) -> Awaitable[list[T]]: ...
 def claim_rows(session: Any, select: Select[Any], limit: int) -> Any:
-    """Lock at most `limit` rows of `select` until the transaction ends, skip those that others hold, and return them.
+    """Lock at most `limit` rows of `select` until the transaction ends, and return them; skip rows that others hold.
 
     `select` asks for one model or column, with conditions and an order; its own limit is replaced. Only the rows of
     that model are locked, not those it is joined with. Attributes that were loaded before are read anew. Fewer rows

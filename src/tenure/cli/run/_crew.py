@@ -33,7 +33,7 @@ class NotStarted(Exception):
 class Workers:
     """Runs `workers` workers, which take the tasks of a queue and `call` each with its worker's thread.
 
-    A worker whose thread cannot be stopped takes nothing until that has ended. `on_settled` and `name` are as of
+    A worker whose thread cannot be stopped takes nothing until the thread has ended. `on_settled` and `name` are as of
     `Runners`.
     """
 

@@ -269,8 +269,8 @@ def _limit(rate: e.Rate | None) -> Limit | None:
 class QueueRecord:
     """The record of a queue, as far as this process names its fields and knows them.
 
-    Named fields are sent before the next operation. When a session begins, or half of `RECORD_TTL` passes, so are the
-    named fields that the record lacks. After an answer with another revision, the record is asked for.
+    Named fields are sent before the next operation, and again, when a session begins or half of `RECORD_TTL` passes, if
+    the record lacks them. An answer with another revision makes the process read the record.
     """
 
     def __init__(self, store: StoreHandle, key: str) -> None:
