@@ -114,7 +114,7 @@ class Block(SyncBlock, NotAwaited, Caller):
     """A context manager whose body runs for as long as something is held. For one use.
 
     `make` makes the asynchronous block over the open store, `wrap` converts its value for the body. A thread must not
-    enter what is `exclusive` twice.
+    enter an `exclusive` block twice.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Readings of what is in use, held or waited for, from the `statistics()` of objects."""
+"""Readings of uses, holds and waits, from the `statistics()` of objects."""
 
 from __future__ import annotations
 
