@@ -301,15 +301,15 @@ CREATE TABLE tenure.queue (
     -- without a group can be taken, the highest first: no such task is before that time and id. With more priorities
     -- than `with_front` keeps, they are NULL. While groups take turns, each row of task_group has such fronts instead.
     fronts bigint[] DEFAULT '{}',
-    first_due bigint NOT NULL DEFAULT 0, -- no delayed task is due before,
-    first_taker bigint NOT NULL DEFAULT 0, -- no idle taker was made before,
-    first_producer bigint NOT NULL DEFAULT 0, -- no producer that waits for room has an ordinal below,
-    first_awaited bigint NOT NULL DEFAULT 0, -- no client watches the end of a task below,
-    first_followed bigint NOT NULL DEFAULT 0, -- nor the changes of one,
-    first_grouped bigint NOT NULL DEFAULT 0, -- no task of a group can be taken that was ready before,
-    first_kept bigint NOT NULL DEFAULT 0, -- no key in kept_key is over before,
-    first_closed double precision, -- time opens no group before,
-    first_idle double precision, -- and no group stops being idle before (NULL: never)
+    first_due bigint NOT NULL DEFAULT 0, -- No delayed task is due earlier.
+    first_taker bigint NOT NULL DEFAULT 0, -- No idle taker was made earlier.
+    first_producer bigint NOT NULL DEFAULT 0, -- No producer that waits for room has a lower ordinal.
+    first_awaited bigint NOT NULL DEFAULT 0, -- No client watches the end of a task with a lower id.
+    first_followed bigint NOT NULL DEFAULT 0, -- No client watches the changes of a task with a lower id.
+    first_grouped bigint NOT NULL DEFAULT 0, -- No task of a group that can be taken was ready earlier.
+    first_kept bigint NOT NULL DEFAULT 0, -- No key in kept_key is over earlier.
+    first_closed double precision, -- Time opens no group earlier (NULL: never).
+    first_idle double precision, -- No group stops being idle earlier (NULL: never).
     page bigint NOT NULL DEFAULT 0,
     changes bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (name, page)
