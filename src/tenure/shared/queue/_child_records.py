@@ -81,7 +81,7 @@ async def read_children(
 
 
 async def read_kin(store: StoreHandle, key: str, record: e.Record) -> Kin:
-    """Read for whom a task waits that is suspended or ending, and its releases."""
+    """Read the first unfinished child of a task that waits, and the releases of a task."""
     scan, child = e.Scan(e.UNFINISHED_CHILDREN, key, only=str(record.id)), None
     waits = record.children > 0 and record.state in ("suspended", "ending")
     if waits:
