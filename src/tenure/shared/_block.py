@@ -112,7 +112,8 @@ class LeasedBlock(AsyncBlock, NotAwaited, Generic[L, G, Swallows]):
                 if held.lost is not None:
                     self._note_loss(held, rest)
                 raise
-            await _wait_for(acknowledgement)
+            if acknowledgement is not None:
+                await _wait_for(acknowledgement)
         swallows = self._conclude(held, error, ended_by_us=ended_by_us)
         if held.lost is not None:
             self._note_loss(held, error)

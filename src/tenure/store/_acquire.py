@@ -339,7 +339,7 @@ class SettleTimeouts:
         self._closed = False
 
     def waiter(self, release: PendingRelease) -> Parked | None:
-        parked = None if self._closed or release.session.lost else release.waiter()
+        parked = None if release.settled or self._closed or release.session.lost else release.waiter()
         if parked is not None:
             waited_for = self._waited_for
             while waited_for and waited_for[0].settled:

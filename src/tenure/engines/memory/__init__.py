@@ -13,6 +13,7 @@ from anyio.abc import TaskStatus
 import tenure.engine as e
 from tenure.engines.rules import Rules
 from tenure.errors import EngineError
+from tenure.waiting import now
 
 from ._counts import Counts
 from ._lifeline import Lifeline
@@ -36,7 +37,7 @@ class MemoryEngine(e.Engine):
     families = True
 
     def __init__(self, *, clock: Callable[[], float] | None = None, cap: int = e.CAP) -> None:
-        self._clock = clock or anyio.current_time
+        self._clock = clock or now
         self._state = state = MemoryState(cap)
         self._listeners: dict[str, Callable[[e.Hint], None]] = {}
         self._another = None if clock else partial(Lifeline, state)
@@ -44,6 +45,7 @@ class MemoryEngine(e.Engine):
         self._rows = rows = MemoryTaskRows(state, queues)
         self._rules = Rules(state, queues, rows, MemorySurvey(state, queues), Counts(state, queues).count)
         self._handlers = self._rules.handlers
+        self._heaps = (queues.due.heap, state.replies_due.heap, *rows.heaps)
 
     def __repr__(self) -> str:
         return f"<MemoryEngine sessions={len(self._state.sessions)}>"
@@ -101,12 +103,19 @@ class MemoryEngine(e.Engine):
 
     def _clear_up(self) -> bool:
         state = self._state
+        kept, state.kept_lately = state.kept_lately, 0
         due = state.next_due <= state.now
+        if not due and state.soonest_expiry > state.now:
+            for heap in self._heaps:
+                if heap and heap[0][0] <= state.now:
+                    break
+            else:
+                return True
         state.replies_due.check(state.now, e.A_FEW)
         if due and state.is_due("limiter"):
             self._rules.rates.forget(e.A_FEW)
-        self._rows.forget()
-        self._queues.forget()
+        self._rows.forget(e.how_many_to_forget(kept))
+        self._queues.due.check(state.now, e.A_FEW)
         if due and state.is_due("line"):
             self._rules.holds.serve_unserved()
         # one after the other: a task that an ended session still seems to have would not expire

@@ -14,7 +14,7 @@ class Due(Generic[K]):
 
     def __init__(self, check: Callable[[K], float | None]) -> None:
         self._check = check
-        self._heap: list[tuple[float, int, K]] = []
+        self.heap: list[tuple[float, int, K]] = []
         self._names: set[K] = set()
         self._made = 0
 
@@ -24,9 +24,9 @@ class Due(Generic[K]):
             self._push(name, when)
 
     def check(self, now: float, most: int) -> None:
-        while most > 0 and self._heap and self._heap[0][0] <= now:
+        while most > 0 and self.heap and self.heap[0][0] <= now:
             most -= 1
-            _, _, name = heappop(self._heap)
+            _, _, name = heappop(self.heap)
             again = self._check(name)
             if again is None:
                 self._names.remove(name)
@@ -35,4 +35,4 @@ class Due(Generic[K]):
 
     def _push(self, name: K, when: float) -> None:
         self._made += 1
-        heappush(self._heap, (when, self._made, name))
+        heappush(self.heap, (when, self._made, name))

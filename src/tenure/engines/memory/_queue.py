@@ -7,7 +7,6 @@ from heapq import nsmallest
 from math import inf
 from operator import itemgetter
 
-import tenure.engine as e
 from tenure.engines import rules
 from tenure.engines.rules import DELAYED, WAITING, Groups
 
@@ -138,13 +137,13 @@ class MemoryQueues:
     def __init__(self, state: MemoryState) -> None:
         self._state = state
         self._queues: dict[str, MemoryQueue] = {}
-        self._due = Due(self._check)
+        self.due = Due(self._check)
 
     def get(self, name: str) -> MemoryQueue:
         queue = self.find(name)
         if queue is None:
             queue = self._queues[name] = MemoryQueue(name, self._state)
-            self._due.add(name, self._state.now)
+            self.due.add(name, self._state.now)
         queue.keep_record(self._state)
         return queue
 
@@ -154,17 +153,14 @@ class MemoryQueues:
         if queue is not None:
             if queue.is_forgotten(self._state.now):
                 queue.forget_counts(self._state)
-            self._due.add(name, queue.keep_until)
+            self.due.add(name, queue.keep_until)
         return queue
 
     def stored(self, name: str) -> MemoryQueue | None:
         return self._queues.get(name)
 
     def check_now(self, name: str) -> None:
-        self._due.add(name, self._state.now)
-
-    def forget(self) -> None:
-        self._due.check(self._state.now, e.A_FEW)
+        self.due.add(name, self._state.now)
 
     def in_use(self) -> list[str]:
         now = self._state.now

@@ -51,6 +51,8 @@ class MemoryState:
         self.watches: dict[Topic, dict[str, None]] = {}
         self.steps_left = cap
         self.unfinished = False
+        self.kept_lately = 0
+        """The records and keys that the last operation left behind."""
         self.tables: dict[str, MemoryTable] = {}
         self.soonest: dict[str, float] = {}
         self.next_due = inf

@@ -37,13 +37,12 @@ class MemoryTaskRows:
     def __init__(self, state: MemoryState, queues: MemoryQueues) -> None:
         self._state = state
         self._queues = queues
-        self._ended_lately = 0
         self._expiring: list[_Time] = []
         self._most_expiring = 64
         self._letters: list[_Time] = []
         self._outdated: list[_Time] = []
-        self._keys_kept = 0
         self._keys_due = Due(self._check_key)
+        self.heaps = (self._expiring, self._letters, self._outdated, self._keys_due.heap)
         self._families = state.table(FAMILIES)
 
     # new tasks
@@ -105,7 +104,7 @@ class MemoryTaskRows:
             until = max(until, queue.kept.get(key, until))
         queue.keys[key], queue.kept[key] = task, until
         self._keys_due.add((queue.name, key), until)
-        self._keys_kept += 1
+        self._state.kept_lately += 1
 
     def revive(self, queue: MemoryQueue, task: int) -> None:
         now, ended = self._state.now, queue.records.get(task)
@@ -205,7 +204,7 @@ class MemoryTaskRows:
 
     def _record(self, queue: MemoryQueue, task: MemoryTask, ends: e.Ends, expires: float | None) -> None:
         state = ends.state
-        self._ended_lately += 1
+        self._state.kept_lately += 1
         if expires is not None:
             heappush(self._letters if state == "dead" else self._outdated, (expires, task.id, queue.name))
         payload = task.payload if task.keep or state == "dead" else b""
@@ -303,7 +302,7 @@ class MemoryTaskRows:
     def _look_at(self, task: MemoryTask, when: float) -> None:
         heappush(self._expiring, (when, task.id, task.queue))
         if len(self._expiring) > self._most_expiring:
-            self._expiring = [entry for entry in self._expiring if self._expiring_task(entry) is not None]
+            self._expiring[:] = [entry for entry in self._expiring if self._expiring_task(entry) is not None]
             heapify(self._expiring)
             self._most_expiring = 2 * len(self._expiring) + 64
 
@@ -323,10 +322,9 @@ class MemoryTaskRows:
                 self._queues.check_now(name)
             heappop(self._letters)
 
-    def forget(self) -> None:
+    def forget(self, most: int) -> None:
         now = self._state.now
-        forget, self._ended_lately = e.how_many_to_forget(self._ended_lately), 0
-        for _ in range(forget):
+        for _ in range(most):
             if not self._outdated or self._outdated[0][0] > now:
                 break
             _, task_id, name = heappop(self._outdated)
@@ -334,8 +332,7 @@ class MemoryTaskRows:
             ended = queue.records.get(task_id) if queue else None
             if queue is not None and ended is not None and ended.is_over(now):
                 queue.records.remove(ended)
-        forget, self._keys_kept = e.how_many_to_forget(self._keys_kept), 0
-        self._keys_due.check(now, forget)
+        self._keys_due.check(now, most)
 
     def _check_key(self, name: tuple[str, str]) -> float | None:
         queue = self._queues.stored(name[0])

@@ -76,10 +76,8 @@ class Holds(Places[Hold]):
         if not fits and not op.wait:
             return e.Reply.REFUSED
         place = state.token() if fits else line.ordinal + 1
-        hold = Hold(
-            *(op.key, op.holder, session.number, state.rank(), not fits),
-            *(op.weight, op.value, state.now, place),
-        )
+        number, rank = session.number, state.rank()
+        hold = Hold(op.key, op.holder, number, rank, not fits, op.weight, op.value, state.now, place)
         self._places.save(hold)
         if fits:
             self._count_in(line, hold)
