@@ -89,7 +89,9 @@ def test_a_queue_whose_tasks_no_process_takes_is_named_at_the_top():
             "paused": counts(waiting=12, oldest=9.0, paused=True),
             "busy": counts(waiting=12, oldest=9.0),
             "idle": counts(waiting=12, oldest=9.0),
+            "run:files": counts(waiting=12, oldest=9.0),
         },
+        keys=(SeenKey("lock", "run:files", 1, 1, (), ()),),
         processes=(process,),
     )
     flows = dict.fromkeys(seen.queues, Flow())
@@ -99,7 +101,7 @@ def test_a_queue_whose_tasks_no_process_takes_is_named_at_the_top():
     ]
     assert drawn[1].startswith("queue left")
     shown = document("redis://host", "default", seen, flows)["queues"]
-    assert [queue["takers"] for queue in shown] == [0, 0, 0, 1, 1]
+    assert [queue["takers"] for queue in shown] == [0, 0, 0, 1, 1, 1]
     unread = replace(seen, more=frozenset({"sessions"}))
     assert "no process" not in "\n".join(frame("redis://host", unread, flows, 100, 24))
 

@@ -21,8 +21,8 @@ class TracingObserver:
     with the engine's answer; its attribute `tenure.task.verdict` is the outcome, its events `lease.acquired` and
     `lease.lost` are holds and their losses.
 
-    `tracer` comes from the global provider by default. Pass the observer to `open_store`. Raises `RuntimeError` if the
-    extra `otel` is not installed, `ValueError` for another parent. Thread safety: as `Tracing`.
+    `tracer` comes from the global provider by default. Pass the observer to `open_store`. Raises `ModuleNotFoundError`
+    if the extra `otel` is not installed, `ValueError` for another parent. Thread safety: as `Tracing`.
     """
 
     def __init__(self, tracer: Any = None, *, parent: Literal["link", "put"] = "link") -> None:

@@ -73,7 +73,10 @@ class View:
         """The number of processes that have tasks of a queue or wait for tasks; None if not all processes were read."""
         if "sessions" in self.more:
             return None
-        return sum(queue in process.idle or queue in process.tasks for process in self.processes)
+        found = sum(queue in process.idle or queue in process.tasks for process in self.processes)
+        # `tenure run` holds a lock of this name, also while its rate lets no task begin
+        runs = queue.startswith("run:") and any((k.kind, k.name) == ("lock", queue) for k in self.keys)
+        return found or int(runs)
 
 
 async def read_view(store: StoreHandle, limit: int = 1000) -> View:

@@ -729,6 +729,20 @@ def test_a_process_that_dies_again_and_again_starts_later_and_later(worker, url,
     assert process.ended() == 1  # the last that was heard of process 1
 
 
+@pytest.mark.full
+def test_a_process_that_dies_at_each_start_is_told_seldom(handlers, start, url, until):
+    handlers("faulty", FAULTY)
+    process = Process(start("work", "faulty:alone", "--processes", 2, "--store", url))
+    until(
+        lambda: re.search(r"process 1 .* exit code 1, 4 times in a row; starts it again in 8 s", process.text)
+    )
+    process.send()
+    assert process.ended() == 1
+    assert process.text.count("Traceback") == 2  # one of each process
+    assert process.text.count("Ctrl-C stops it") == 4
+    assert "in 4 s" not in process.text
+
+
 def test_a_dead_process_had_so_many_tasks(worker, url, until, log):
     put(url, *range(3))
     process = worker("dies_of_memory", "--processes", 2, "--concurrency", 3, store=url, times=2)

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from types import FrameType
 
 from tenure.cli._table import many
@@ -19,8 +20,8 @@ from ._sources import ReloadWatcher
 
 _TURN = 0.05
 _LONGEST_PAUSE = 30.0
-_LONG = 60.0
-"""A process that has lived for so many seconds starts again without a pause."""
+LONG = 60.0
+"""A process that has lived for so many seconds is well: its deaths before do not count."""
 
 _TIMEOUT = 5.0
 """Seconds beyond the grace in which a process has to end."""
@@ -28,10 +29,10 @@ _TIMEOUT = 5.0
 _USAGE = 2
 
 CHILD = "TENURE_WORK_CHILD"
-"""The variable that tells a process its number, its parent, and the file for what it tells the parent."""
+"""The variable that tells a process its number, its parent, the file for what it tells the parent, and its deaths."""
 
 TOLD = 200
-"""The most bytes of what a process tells its parent: how many tasks it has."""
+"""The most bytes of what a process tells its parent: how many tasks it has, and then the error that ended it."""
 
 RENEW = "+"
 """The first character of what a process has told that ends in order to be replaced."""
@@ -49,26 +50,31 @@ class _Child:
         """The time at which the process is killed."""
         self.renewed = False
         """True if the process was stopped so that it starts again."""
-        self._began = 0.0
-        self._failures = 0
+        self.failures = 0
+        self.began = 0.0
+        self._death: tuple[int, str, bytes] | None = None
 
     def __str__(self) -> str:
         return f"process {self.number}" + (f" ({self.process.pid})" if self.process else "")
 
     def start(self) -> None:
         file = self.file.fileno()
-        os.ftruncate(file, 0)
+        if self.failures:  # the error stays, for the process to know it again
+            with suppress(OSError):  # a full disk
+                os.pwrite(file, b"".ljust(TOLD), 0)
+        else:
+            os.ftruncate(file, 0)
         # a group of its own: Ctrl-C in a terminal reaches the whole group, and each signal counts
         self.process = subprocess.Popen(  # noqa: S603
             self.command,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, CHILD: f"{self.number}:{os.getpid()}:{file}"},
+            env={**os.environ, CHILD: f"{self.number}:{os.getpid()}:{file}:{self.failures}"},
             process_group=0,
             pass_fds=[file],
         )
         self.due = self.limit = None
         self.renewed = False
-        self._began = time.monotonic()
+        self.began = time.monotonic()
 
     def stop(self, number: signal.Signals, seconds: float) -> None:
         self.due = None
@@ -78,10 +84,13 @@ class _Child:
             self.limit = limit if self.limit is None else min(self.limit, limit)
 
     def pause(self) -> float:
-        if time.monotonic() - self._began >= _LONG:
-            self._failures = 0
-        self._failures += 1
-        return min(_LONGEST_PAUSE, 0.5 * 2.0**self._failures)
+        self.failures += 1
+        return min(_LONGEST_PAUSE, 0.5 * 2.0 ** min(self.failures, 10))
+
+    def is_news(self, code: int, told: str) -> bool:
+        """True for another death than the last one, and for the first, second, fourth, eighth in a row."""
+        last, self._death = self._death, (code, told, os.pread(self.file.fileno(), TOLD, TOLD))
+        return self._death != last or not self.failures & (self.failures - 1)
 
 
 class Children:
@@ -168,6 +177,10 @@ class Children:
                     log(logging.WARNING, f"{child} does not end: kills it")
                     child.limit = None
                     child.process.kill()
+                if child.failures and time.monotonic() - child.began >= LONG:
+                    log(logging.INFO, f"{child} has run for a minute")
+                    child.failures = 0
+                    os.ftruncate(child.file.fileno(), TOLD)
                 return
             self._ended(child, child.process.returncode)
         if child.due is not None and time.monotonic() >= child.due:
@@ -191,7 +204,9 @@ class Children:
         else:
             pause = child.pause()
             child.due = time.monotonic() + pause
-            log(logging.ERROR, f"{name} {_death(code)}{told}; starts it again in {pause:g} s")
+            if child.is_news(code, told):
+                times = f", {child.failures} times in a row" if child.failures > 2 else ""
+                log(logging.ERROR, f"{name} {_death(code)}{told}{times}; starts it again in {pause:g} s")
 
 
 def _death(code: int) -> str:

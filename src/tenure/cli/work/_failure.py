@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import sysconfig
 from contextlib import suppress
@@ -13,14 +14,16 @@ from tenure.cli._errors import one_line
 from tenure.observe import is_ours, log
 from tenure.upkeep import leaves
 
+from ._children import TOLD
+
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
-def report(problem: BaseException, module: str, *, text: bool, ours: bool) -> None:
+def report(problem: BaseException, module: str, *, text: bool, ours: bool, told: int | None) -> None:
     """Log the first of the errors, with the place and the frames that are of the user's `module` or program.
 
     In `text`, a traceback is followed by the line with which each command ends; so is the log of the user, which may be
-    elsewhere (not `ours`).
+    elsewhere (not `ours`). Nothing is logged of the error that the file `told` has already, of an earlier process.
     """
     error = next(leaves(problem))
     package = module.partition(".")[0]
@@ -30,15 +33,17 @@ def report(problem: BaseException, module: str, *, text: bool, ours: bool) -> No
         seen.add(id(link))
         link.__traceback__ = _users(link.__traceback__, package)
         link = link.__cause__ or link.__context__
-    if error.__traceback__ is None:
-        line = one_line(error)
-        log(logging.ERROR, line)
-    else:
-        last = error.__traceback__
-        while last.tb_next is not None:
-            last = last.tb_next
-        line = one_line(error, f"{_place(last)}: {_name(type(error))}: ")
-        log(logging.ERROR, line, {"error": error})
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    line = one_line(error, "" if last is None else f"{_place(last)}: {_name(type(error))}: ")
+    if told is not None:
+        known = line.encode("utf-8", "replace")[:TOLD].ljust(TOLD)
+        if os.pread(told, TOLD, TOLD) == known:
+            return
+        with suppress(OSError):  # a full disk
+            os.pwrite(told, known, TOLD)
+    log(logging.ERROR, line, *([] if last is None else [{"error": error}]))
     if not ours or (text and error.__traceback__ is not None):
         print(f"tenure: {line}", file=sys.stderr)
 

@@ -86,7 +86,7 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
                 f"--{name}: there are no ports for {args.processes} processes from {address[1]} on"
             )
     _check_ranges(args.health, args.metrics, args.processes)
-    number, parent, told = _child()
+    number, parent, told, failures = _child()
     if parent is None and (args.processes > 1 or args.reload or args.max_tasks or args.max_memory):
         if os.name != "posix":
             raise UsageError("--processes, --reload, --max-tasks and --max-memory need a POSIX system")
@@ -121,6 +121,7 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
             log_format=args.log[0],
             parent=parent,
             told=told,
+            failures=failures,
             until_empty=args.until_empty or None,
             max_tasks=args.max_tasks,
             max_memory=args.max_memory,
@@ -298,6 +299,6 @@ def _size(text: str) -> int:
     return int(text[:-1]) * units[text[-1]]
 
 
-def _child() -> tuple[int, int | None, int | None]:
-    number, parent, told = (os.environ.pop(CHILD, None) or "1::").split(":")
-    return int(number) - 1, int(parent) if parent else None, int(told) if told else None
+def _child() -> tuple[int, int | None, int | None, int]:
+    number, parent, told, failures = (os.environ.pop(CHILD, None) or "1:::0").split(":")
+    return int(number) - 1, int(parent) if parent else None, int(told) if told else None, int(failures)

@@ -41,7 +41,7 @@ from tenure.store import Store, handle_of
 from tenure.upkeep import leaves, unwrapped_task_group
 from tenure.waiting import now
 
-from ._children import RENEW, TOLD
+from ._children import LONG, RENEW, TOLD
 from ._failure import report
 from ._log import start_logging
 
@@ -79,6 +79,7 @@ class Options:
     log_format: str
     parent: int | None
     told: int | None
+    failures: int
     until_empty: bool | None
     max_tasks: int | None
     max_memory: int | None
@@ -96,7 +97,7 @@ def work_here(options: Options) -> int:
         if any(isinstance(leaf, UsageError) for leaf in leaves(problem)):
             raise
         module = options.handler.partition(":")[0]
-        report(problem, module, text=options.log_format == "text", ours=ours)
+        report(problem, module, text=options.log_format == "text", ours=ours, told=options.told)
         return 1
 
 
@@ -225,6 +226,8 @@ class _Working:
         self._worker: Worker | BatchWorker | None = None
         self._figures: QueueFigures | None = None
         self._scope = CancelScope()
+        # a process that dies at each start does not fill the log
+        self._starts = logging.DEBUG if options.failures > 1 else logging.INFO
 
     def __repr__(self) -> str:
         return "<tenure work>" if self._worker is None else repr(self._worker)
@@ -254,7 +257,9 @@ class _Working:
                         group.cancel_scope.cancel()
                 finally:
                     fields = {} if self._worker is None else _outcomes(self._worker.statistics())
-                    handle_of(store).reporter.inform("work.ended", **fields, seconds=round(now() - began, 1))
+                    if self._starts == logging.INFO or now() - began >= LONG:
+                        seconds = round(now() - began, 1)
+                        handle_of(store).reporter.inform("work.ended", **fields, seconds=seconds)
 
     async def drain(self) -> None:
         if self._worker is None:
@@ -301,7 +306,7 @@ class _Working:
     async def _work(self, store: Store) -> None:
         options = self._options
         if options.queue is None:
-            log(logging.INFO, f"runs {options.handler} with {store.url}{self.health}; Ctrl-C stops it")
+            log(self._starts, f"runs {options.handler} with {store.url}{self.health}; Ctrl-C stops it")
             await self._handler.function(store)
             return
         concurrency = options.concurrency or _CONCURRENCY
@@ -320,7 +325,7 @@ class _Working:
         )
         batches = "" if options.batch is None else f" batches of up to {options.batch}"
         log(
-            logging.INFO,
+            self._starts,
             f"{options.handler} works on queue {options.queue} of {store.url}, {concurrency:,}{batches} at"
             f" once{self.health}; Ctrl-C stops it",
         )

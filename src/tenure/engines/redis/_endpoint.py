@@ -92,7 +92,7 @@ class Address:
 def address(url: str, tls: ssl.SSLContext | None = None, port: int = 6379) -> Address:
     """The address that a URL means; `port` is for a host without a port. Raises `ValueError`."""
     parts = _parts(url)
-    if parts.scheme not in _SCHEMES:
+    if parts.scheme not in _SCHEMES or "://" not in url:
         raise ValueError(f"{safe(url)!r}: a Redis URL begins with redis://, rediss:// or unix://")
     options = _options(url, parts, ["db"])
     try:
