@@ -131,13 +131,13 @@ def test_actions_need_a_token_and_are_logged(served, misused, monkeypatch):
 def test_the_command_on_the_page_puts_a_task(served, misused, monkeypatch, here):
     assert misused("web", ":0", "--allow", "puts").startswith("tenure: --allow needs a token")
     page = Path(__file__).parents[2] / "docs/how-to/put-from-elsewhere.md"
-    (command,) = re.findall(r"^    (curl .*\n.*)$", page.read_text("utf-8"), re.MULTILINE)
+    (command,) = re.findall(r"^    (curl (?:.*\\\n)*.*)$", page.read_text("utf-8"), re.MULTILINE)
     monkeypatch.setenv("TENURE_WEB_TOKEN", "correcthorse7")
     child, url = served("--allow", "puts", hint="; open it as /?token=TOKEN")
     words = shlex.split(command.replace("\\\n", "").replace("$TOKEN", "correcthorse7"))
     headers = dict(words[n + 1].split(": ", 1) for n, word in enumerate(words) if word == "-H")
     data = words[words.index("-d") + 1].encode()
-    target = words[-1].replace("http://localhost:8765/", url)
+    target = words[1].replace("http://localhost:8765/", url)
     for status in (201, 200):
         with urllib.request.urlopen(urllib.request.Request(target, data, headers), timeout=10) as answer:
             assert answer.status == status

@@ -225,6 +225,7 @@ async def test_it_is_a_part_of_the_transaction(queue, db):
         with pytest.raises(errors.InvalidParameterValue), db.transaction():
             put(db, "3", priority=2**31)
         put(db, "4")
+        assert db.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("30s",)
     assert [record.payload async for record in queue.tasks("waiting")] == [2, 4]
     with db.transaction(force_rollback=True):
         db.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
@@ -388,3 +389,21 @@ async def test_without_a_grant_nobody_puts(store, clerk, db):
     db.execute("REVOKE EXECUTE ON FUNCTION tenure.put FROM clerk")
     with pytest.raises(errors.InsufficientPrivilege, match="put"):
         put(clerk, "1")
+
+
+async def test_a_role_with_the_rights_of_a_program_works_with_the_schema(postgres, store, db):
+    db.execute("DROP ROLE IF EXISTS program; CREATE ROLE program LOGIN")
+    for right in (
+        "USAGE ON SCHEMA tenure",
+        "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tenure",
+        "SELECT, USAGE, UPDATE ON ALL SEQUENCES IN SCHEMA tenure",
+        "EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure",
+    ):
+        db.execute(f"GRANT {right} TO program")
+    url = f"postgresql://program@/postgres?host={postgres.folder}"
+    async with tenure.open_store(PostgresEngine(url)) as other:
+        queue = WorkQueue(other, "mail")
+        await queue.put(1, key="k")
+        async with queue.take(0) as task, tenure.Lock(other, "lock"):
+            assert task.payload == 1
+    db.execute("DROP OWNED BY program; DROP ROLE program")

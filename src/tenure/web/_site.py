@@ -83,7 +83,7 @@ class Site:
             await anyio.sleep(EVERY)
 
     async def answer(self, request: Request) -> Answer:
-        """The answer to a request. Cancellation: an action or a put may or may not be applied."""
+        """The answer to a request. Cancellation: a change may or may not be applied."""
         if self._actions is not None and request.path == "/actions":
             if request.method != "POST":
                 return plain(405, "actions are sent with POST", ("Allow", "POST"))

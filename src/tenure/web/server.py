@@ -34,7 +34,7 @@ _STALLED = 5.0
 _PART = 16 * 1024
 
 _ANSWER = 30.0
-"""Seconds that a connection may take to have a request answered, and take the answer in."""
+"""Seconds for a request and its answer."""
 
 
 class Server:
