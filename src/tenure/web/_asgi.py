@@ -29,7 +29,7 @@ def app(
     """The page about an open store as an ASGI application, on asyncio and trio.
 
     It asks for no token: mount it where your own login has let the user through. With `actions` it can change queues
-    and break locks, and with `puts` it puts tasks; requests of other sites are refused. `payloads` shows payloads and
+    and break locks, with `puts` put tasks; requests of other sites are refused. `payloads` shows payloads and
     results, `errors` errors and tracebacks. With `trust_proxy` the log names who asked by `X-Forwarded-User`. It uses
     the store on the event loop in which that was opened. Its addresses are relative to `root_path`.
     """
