@@ -43,10 +43,11 @@ FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 SECTION = re.compile(r"^## (.*\n)((?:(?!## ).*\n)*)", re.MULTILINE)
 FILE = re.compile(r"[\w/]+\.(py|lua|db)")
-# events whose names are put together, and names of asyncio, anyio, logging, SQLAlchemy, OpenTelemetry and etcd
+# events whose names are put together, a function of SQL, and names of asyncio, anyio, logging, SQLAlchemy,
+# OpenTelemetry and etcd
 OTHERS = re.compile(
     r"processor\.(breaker|limit)|task\.cancel|[Ll]ock\.acquire|record\.(exc_\w+|stack_info)"
-    r"|session\.(begin|in_transaction)|error\.type|Session\.Done"
+    r"|session\.(begin|in_transaction)|error\.type|Session\.Done|tenure\.put"
 )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import anyio
 import pytest
@@ -106,10 +108,10 @@ def test_a_token_in_the_environment_that_is_none_does_not_open_the_page(misused,
 
 
 def test_actions_need_a_token_and_are_logged(served, misused, monkeypatch):
-    line = misused("web", ":0", "--actions")
-    assert line == "tenure: --actions needs a token in the environment variable TENURE_WEB_TOKEN\n"
+    line = misused("web", ":0", "--allow", "actions")
+    assert line == "tenure: --allow needs a token in the environment variable TENURE_WEB_TOKEN\n"
     monkeypatch.setenv("TENURE_WEB_TOKEN", "correcthorse7")
-    child, url = served("--actions", hint="; open it as /?token=TOKEN")
+    child, url = served("--allow", "actions", hint="; open it as /?token=TOKEN")
     asked = urllib.request.Request(
         url + "actions",
         data=b'{"action": "pause", "queue": "mail"}',
@@ -124,6 +126,31 @@ def test_actions_need_a_token_and_are_logged(served, misused, monkeypatch):
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=50)
     assert err == "page.pause queue='mail' changed=1 by=127.0.0.1\n"
+
+
+def test_the_command_on_the_page_puts_a_task(served, misused, monkeypatch, here):
+    assert misused("web", ":0", "--allow", "puts").startswith("tenure: --allow needs a token")
+    page = Path(__file__).parents[2] / "docs/how-to/put-from-elsewhere.md"
+    (command,) = re.findall(r"^    (curl (?:.*\\\n)*.*)$", page.read_text("utf-8"), re.MULTILINE)
+    monkeypatch.setenv("TENURE_WEB_TOKEN", "correcthorse7")
+    child, url = served("--allow", "puts", hint="; open it as /?token=TOKEN")
+    words = shlex.split(command.replace("\\\n", "").replace("$TOKEN", "correcthorse7"))
+    headers = dict(words[n + 1].split(": ", 1) for n, word in enumerate(words) if word == "-H")
+    data = words[words.index("-d") + 1].encode()
+    target = words[1].replace("http://localhost:8765/", url)
+    for status in (201, 200):
+        with urllib.request.urlopen(urllib.request.Request(target, data, headers), timeout=10) as answer:
+            assert answer.status == status
+            task_id = json.loads(answer.read())["id"]
+    child.send_signal(signal.SIGINT)
+    assert child.communicate(timeout=50)[1] == ""
+
+    async def take():
+        async with tenure.open_store("sqlite:///tenure.db") as store:
+            return await tenure.WorkQueue(store, "mail").get(task_id)
+
+    record = anyio.run(take)
+    assert (record.payload, record.key) == ({"item": "book"}, "order-7")
 
 
 def test_payloads_are_shown_and_errors_hidden_if_asked(served, store_with_a_queue):

@@ -230,6 +230,39 @@ async def test_of_a_large_tree_the_first_hundred_tasks_are_shown(store):
     assert task["more"] is True
 
 
+async def test_a_task_is_put_once_with_its_options(store):
+    site = Site(store, puts=True)
+
+    async def put(**body):
+        request = Request("POST", "/queues/mails", "", SAFE, json.dumps(body).encode())
+        answer = await site.answer(request)
+        return answer.status, json.loads(answer.body)
+
+    queue = tenure.WorkQueue(store, "mails", max_size=3)
+    options = {"key": "k", "priority": 5, "delay": 60, "group": "ann", "expires": 600, "deadline": 900}
+    status, said = await put(payload={"to": "Zo\u00eb"}, **options)
+    assert status == 201
+    record = await queue.get(said["id"])
+    assert (record.payload, record.key, record.priority) == ({"to": "Zo\u00eb"}, "k", 5)
+    assert (record.state, record.group) == ("delayed", "ann")
+    assert 800 < record.deadline <= 900
+    assert await put(payload=1, key="k") == (200, said)
+    assert (await put(payload=2, at="2100-01-01T00:00:00Z"))[0] == 400  # longer than any duration
+    assert (await put(payload=2, at="2001-01-01T00:00:00+01:00"))[0] == 201
+    with anyio.fail_after(50):
+        async with anyio.create_task_group() as group, queue.take() as task:
+            assert task.payload == 2
+
+            async def wait():
+                async with queue.take() as woken:
+                    assert woken.payload is None
+
+            group.start_soon(wait)
+            await anyio.sleep(0.05)
+            assert (await put(payload=None))[0] == 201
+    assert [(await put(payload=3))[0] for _ in range(3)] == [201, 201, 503]
+
+
 async def test_a_queue_that_is_held_off_is_resumed(store):
     site = Site(store, actions=True)
     queue = tenure.WorkQueue(store, "mails", groups=tenure.Groups(limit=2))

@@ -50,7 +50,7 @@ commands:
   doctor   connect to a store, and report problems
   backup   copy a SQLite store while it is used, and check the copy
   top      a store, live: queues, processes, holders and waiters
-  web      the same as a page, read-only without --actions; needs the extra web: pip install 'tenure[web]'
+  web      the same as a page, read-only without --allow; needs the extra web: pip install 'tenure[web]'
 
 Where there is no --store, the environment variable TENURE_STORE names the store. A URL with a password belongs there:
 every user of a machine can read the arguments of a process.

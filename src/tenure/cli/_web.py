@@ -1,4 +1,4 @@
-"""`tenure web`: a page about a store, read-only unless actions are allowed."""
+"""`tenure web`: a page about a store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TOKEN_VARIABLE = "TENURE_WEB_TOKEN"  # noqa: S105 - the name of a variable, not
 def web(words: Sequence[str]) -> int:
     p = parser(
         "web",
-        "A page with live charts, tasks and failures. It can only be read, unless --actions is given. Each request must"
+        "A page with live charts, tasks and failures. It can only be read, unless --allow is given. Each request must"
         f" carry the token in the environment variable {_TOKEN_VARIABLE}, if there is one; the page is opened as"
         " /?token=... It needs the extra web: pip install 'tenure[web]'.",
         as_json=False,
@@ -61,15 +61,17 @@ def web(words: Sequence[str]) -> int:
         " (default: %(default)s)",
     )
     p.add_argument(
-        "--actions",
-        action="store_true",
-        help="let the page requeue, cancel and purge tasks, pause queues, change schedules, and break locks; needs a"
-        " token",
+        "--allow",
+        choices=("actions", "puts"),
+        action="append",
+        default=[],
+        help="actions: let the page requeue, cancel and purge tasks, pause queues, change schedules, and break locks;"
+        " puts: let programs put tasks; needs a token; may be repeated",
     )
     args = p.parse_args(words)
     args.token = _token()
-    if args.actions and args.token is None:
-        raise UsageError(f"--actions needs a token in the environment variable {_TOKEN_VARIABLE}")
+    if args.allow and args.token is None:
+        raise UsageError(f"--allow needs a token in the environment variable {_TOKEN_VARIABLE}")
     with_store(args, partial(_serve, args))
     return 0
 
@@ -87,7 +89,8 @@ async def _serve(args: argparse.Namespace, store: Store) -> None:
     names = (host or "localhost", gethostname(), *args.allow_host)
     site = Site(
         store,
-        actions=args.actions,
+        actions="actions" in args.allow,
+        puts="puts" in args.allow,
         payloads=args.show == "payloads",
         errors=args.show != "counts",
         trust_proxy=bool(args.allow_host),

@@ -48,7 +48,7 @@ class Actions:
         self._handle = handle_of(store)
 
     async def act(self, asked: object, by: str) -> dict[str, Any]:
-        """Do the requested action and return how much was changed, as {"changed": n}.
+        """Do the requested action, and return {"changed": n}.
 
         Raises `ValueError` and `TypeError` for what cannot be done, `EngineError`. Cancellation: it may or may not be
         applied, and is logged as such.

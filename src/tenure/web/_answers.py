@@ -1,4 +1,4 @@
-"""A request and an answer as the page's core sees them, whichever server carries them."""
+"""A request and an answer, whichever server carries them."""
 
 from __future__ import annotations
 

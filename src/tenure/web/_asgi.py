@@ -21,6 +21,7 @@ def app(
     store: Store,
     *,
     actions: bool = False,
+    puts: bool = False,
     payloads: bool = False,
     errors: bool = True,
     trust_proxy: bool = False,
@@ -28,11 +29,11 @@ def app(
     """The page about an open store as an ASGI application, on asyncio and trio.
 
     It asks for no token: mount it where your own login has let the user through. With `actions` it can change queues
-    and break locks; requests of other sites are refused. `payloads` shows payloads and results, `errors` errors and
-    tracebacks. With `trust_proxy` the log names who asked by `X-Forwarded-User`. It uses the store on the event loop in
-    which that was opened. Its addresses are relative to `root_path`.
+    and break locks, with `puts` put tasks; requests of other sites are refused. `payloads` shows payloads and
+    results, `errors` errors and tracebacks. With `trust_proxy` the log names who asked by `X-Forwarded-User`. It uses
+    the store on the event loop in which that was opened. Its addresses are relative to `root_path`.
     """
-    site = Site(store, actions=actions, payloads=payloads, errors=errors, trust_proxy=trust_proxy)
+    site = Site(store, actions=actions, puts=puts, payloads=payloads, errors=errors, trust_proxy=trust_proxy)
 
     async def application(scope: Message, receive: Receive, send: Send) -> None:
         match scope["type"]:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -24,14 +25,15 @@ from ._answers import Answer, Request, as_json, plain, problem
 from ._failures import Failures
 from ._history import EVERY
 from ._page import page
+from ._puts import Puts
 from ._resources import resources
 from ._tasks import Tasks
 from ._watch import StoreWatch
 
 _TIMEOUT = 20.0
-_TASKS = re.compile(r"/queues/(?P<queue>.+)/tasks(?:/(?P<id>[1-9]\d{0,15}))?", re.DOTALL)
-_WORKERS = re.compile(r"/queues/(?P<queue>.+)/workers", re.DOTALL)
-_COUNTS = re.compile(r"/queues/(?P<queue>.+)/counts", re.DOTALL)
+_ABOUT = r"/(?:(?P<what>workers|counts)|tasks(?:/(?P<id>[1-9]\d{0,15}))?)"
+_OF_QUEUE = re.compile(rf"/queues/(?P<queue>.+){_ABOUT}", re.DOTALL)
+_QUEUE = re.compile(rf"/queues/(?!.+{_ABOUT}\Z)(?P<queue>.+)", re.DOTALL)
 _RESOURCES = re.compile(r"/pools/(?P<pool>.+)/resources", re.DOTALL)
 _HEADER = "x-tenure-action"
 _NUMBER = re.compile(r"[0-9]{1,3}")
@@ -52,6 +54,7 @@ class Site:
         store: Store,
         *,
         actions: bool = False,
+        puts: bool = False,
         payloads: bool = False,
         errors: bool = True,
         trust_proxy: bool = False,
@@ -65,13 +68,11 @@ class Site:
         self._failures = Failures(handle, errors=errors)
         self._figures = QueueFigures(store)
         self._actions = Actions(store) if actions else None
+        self._puts = Puts(store) if puts else None
+        self.takes_bodies: bool = actions or puts
         self._trust_proxy = trust_proxy
         self._url = store.url
         self._body, self._policy = page(actions=actions)
-
-    @property
-    def takes_actions(self) -> bool:
-        return self._actions is not None
 
     async def sample(self) -> None:
         """Look at the store every ten seconds, for the charts' past, until cancelled."""
@@ -82,11 +83,15 @@ class Site:
             await anyio.sleep(EVERY)
 
     async def answer(self, request: Request) -> Answer:
-        """The answer to a request. Cancellation: an action may or may not be applied."""
+        """The answer to a request. Cancellation: a change may or may not be applied."""
         if self._actions is not None and request.path == "/actions":
             if request.method != "POST":
                 return plain(405, "actions are sent with POST", ("Allow", "POST"))
-            return await self._act(self._actions, request)
+            late = "a part of it may have been done, but not all"
+            return await self._changed(request, self._actions.act, late)
+        if self._puts is not None and request.method == "POST" and (match := _QUEUE.fullmatch(request.path)):
+            put = partial(self._puts.put, match["queue"])
+            return await self._changed(request, put, "the task may have been put, but no answer came")
         if request.method not in ("GET", "HEAD"):
             return plain(405, "this can only be read", ("Allow", "GET, HEAD"))
         match request.path:
@@ -101,15 +106,8 @@ class Site:
                 return await self._reported(self._metrics)
             case "/failures.json":
                 return await self._reported(self._failures.read)
-            case path if (match := _TASKS.fullmatch(path)) is not None:
-                return await self._reported(lambda: self._about_tasks(match, request.query))
-            case path if (match := _COUNTS.fullmatch(path)) is not None:
-                return await self._reported(lambda: self._about_queue(match["queue"], request.query))
-            case path if (match := _WORKERS.fullmatch(path)) is not None:
-                queue = match["queue"]
-                return await self._reported(
-                    lambda: self._tasks.workers(check_name("the name of the queue", queue))
-                )
+            case path if (match := _OF_QUEUE.fullmatch(path)) is not None:
+                return await self._reported(lambda: self._about_queue(match, request.query))
             case path if (match := _RESOURCES.fullmatch(path)) is not None:
                 return await self._reported(lambda: self._about_pool(match["pool"], request.query))
             case _:
@@ -141,8 +139,13 @@ class Site:
         await self._figures.statistics()
         return Answer(200, exposition(self._figures.samples()).encode(), _EXPOSITION)
 
-    async def _about_tasks(self, match: re.Match[str], query: str) -> dict[str, Any] | Answer | None:
+    async def _about_queue(self, match: re.Match[str], query: str) -> dict[str, Any] | Answer | None:
         queue = check_name("the name of the queue", match["queue"])
+        if match["what"] == "workers":
+            return await self._tasks.workers(queue)
+        if match["what"] == "counts":
+            (limit,) = _parameters(query, "limit")
+            return await self._tasks.counts(queue, _limit(limit, 20, e.CAP))
         if match["id"] is not None:
             # null: a task that has gone is no fault, and 404 would be a line in the console of each page
             return as_json(200, await self._tasks.one(queue, int(match["id"])))
@@ -153,10 +156,6 @@ class Site:
         with _refused(after):
             return await self._tasks.listing(queue, state or "waiting", after, most, find)
 
-    async def _about_queue(self, name: str, query: str) -> dict[str, Any] | None:
-        (limit,) = _parameters(query, "limit")
-        return await self._tasks.counts(check_name("the name of the queue", name), _limit(limit, 20, e.CAP))
-
     async def _about_pool(self, name: str, query: str) -> dict[str, Any] | None:
         (after,) = _parameters(query, "after")
         with _refused(after):
@@ -164,16 +163,16 @@ class Site:
                 self._store, check_name("the name of the pool", name), after, reasons=self._errors
             )
 
-    async def _act(self, actions: Actions, request: Request) -> Answer:
+    async def _changed(
+        self, request: Request, change: Callable[[object, str], Awaitable[dict[str, Any] | Answer]], late: str
+    ) -> Answer:
         if refusal := _cross_site(request):
             return problem(403, refusal)
         try:
             asked = json.loads(request.body)
         except (ValueError, RecursionError):
             return problem(400, "the body must be JSON")
-        return await self._reported(
-            lambda: actions.act(asked, self._asker(request)), "a part of it may have been done, but not all"
-        )
+        return await self._reported(lambda: change(asked, self._asker(request)), late)
 
     def _asker(self, request: Request) -> str:
         user = request.headers.get("x-forwarded-user", "") if self._trust_proxy else ""

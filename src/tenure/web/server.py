@@ -34,7 +34,7 @@ _STALLED = 5.0
 _PART = 16 * 1024
 
 _ANSWER = 30.0
-"""Seconds that a connection may take to have a request answered, and take the answer in."""
+"""Seconds for a request and its answer."""
 
 
 class Server:
@@ -79,7 +79,7 @@ class Server:
         try:
             async with stream:
                 conversation = _Conversation(
-                    stream, self._answer, self._waiting, takes_bodies=self._site.takes_actions
+                    stream, self._answer, self._waiting, takes_bodies=self._site.takes_bodies
                 )
                 if self._connections > _MOST_CONNECTIONS and not self._let_go_of_the_oldest():
                     await conversation.refuse()
@@ -106,7 +106,8 @@ class Server:
         }
         try:
             target = urlsplit(head.target.decode("latin-1"))
-        except ValueError:  # what cannot be a host
+            path = unquote(target.path, errors="strict")
+        except ValueError:  # what cannot be a host, or is no UTF-8
             return plain(400, "this is not a request that can be answered")
         # a target with a host of its own (RFC 9112, 3.2.2) names this server too
         if not all(map(self._is_ours, (headers.get("host", ""), *filter(None, (target.netloc,))))):
@@ -123,9 +124,7 @@ class Server:
             # out of the address, and so out of the history
             cookie = f"{self._cookie}={self._token}; HttpOnly; SameSite=Strict; Path=/"
             return Answer(303, b"", headers=(("Location", "/"), ("Set-Cookie", cookie)))
-        return await self._site.answer(
-            Request(method, unquote(target.path), target.query, headers, body, client)
-        )
+        return await self._site.answer(Request(method, path, target.query, headers, body, client))
 
     def _is_ours(self, host: str) -> bool:
         name = host.rpartition(":")[0] if re.search(r":\d*$", host) else host

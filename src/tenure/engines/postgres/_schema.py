@@ -78,6 +78,7 @@ def creation(schema: str) -> Statement:
             {steps}
             IF former < {VERSION} THEN
                 EXECUTE $tenure_functions${in_schema(schema, _parts(*_FUNCTIONS))}$tenure_functions$;
+                REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} FROM PUBLIC;
                 UPDATE {schema}.meta SET version = {VERSION};
             END IF;
         END $tenure_do$"""  # noqa: S608 - a plain name

@@ -175,7 +175,7 @@ def _counts(rows: Sequence[Row]) -> e.QueueCounts:
 
 TASKS: Codecs = {
     e.Put: PostgresCodec(
-        "put", _put, lambda rows: e.PutAnswer(tuple(map(_put_answer, rows[1:])), rows[0].n[0])
+        "put_tasks", _put, lambda rows: e.PutAnswer(tuple(map(_put_answer, rows[1:])), rows[0].n[0])
     ),
     e.Leave: PostgresCodec("leave"),
     e.Exchange: PostgresCodec("exchange", _exchange, _exchanged),

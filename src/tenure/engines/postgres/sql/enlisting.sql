@@ -2,7 +2,7 @@
 --
 -- Nothing is cleared up here, which would take locks that a user's transaction might keep for long: due rows stay
 -- so until the engine's own next operation.
--- Needs: families, keys, producers, state, takers, tasks
+-- Needs: families, groups, keys, producers, state, takers, tasks
 
 -- Lock the queue. The server ends a transaction that then stands idle for longer than `_idle` milliseconds, since a
 -- frozen process would block all others. -> the time
@@ -16,7 +16,7 @@ BEGIN
     END IF;
     -- an older snapshot would not show what others did before they gave up the lock
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-        RAISE EXCEPTION 'tenure: complete_in and put_in need a READ COMMITTED transaction, this one is %',
+        RAISE 'tenure: a put or a completion needs a READ COMMITTED transaction, this one is %',
             upper(current_setting('transaction_isolation')) USING ERRCODE = 'feature_not_supported';
     END IF;
     PERFORM tenure.lock('queue', _queue);
@@ -131,4 +131,79 @@ BEGIN
     END IF;
     PERFORM tenure.save_queue(now, accepted._q);
     RETURN ROW('accepted', accepted._ids, NULL)::tenure.answer;
+END $$;
+
+-- `put` is public. It runs with the rights of the schema's owner, so that a role needs the right to call it only. A
+-- change of its arguments needs a step that drops it, and passes its grants on.
+
+CREATE FUNCTION tenure.checked_name(_argument text, _name text) RETURNS bytea LANGUAGE plpgsql AS $$
+DECLARE
+    name bytea := convert_to(_name, 'UTF8');
+BEGIN
+    IF name IS NULL OR length(name) NOT BETWEEN 1 AND 512 THEN
+        RAISE 'tenure.put: % must have 1 to 512 bytes in UTF-8, not %', _argument, coalesce(length(name)::text, 'NULL')
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN name;
+END $$;
+
+CREATE FUNCTION tenure.checked_duration(_argument text, _seconds numeric, _least bigint) RETURNS bigint
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF _seconds * 1000000 NOT BETWEEN _least AND 1000000000000000 THEN
+        RAISE 'tenure.put: % must be % 0 seconds and at most 1000000000, not %',
+            _argument, CASE _least WHEN 0 THEN 'at least' ELSE 'above' END, _seconds
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN round(_seconds * 1000000);
+END $$;
+
+-- -> the id of the task, or of the task that is kept or replaced
+CREATE FUNCTION tenure.put(
+    queue text, payload jsonb, key text DEFAULT NULL, on_duplicate text DEFAULT 'refuse', delay interval DEFAULT NULL,
+    at timestamptz DEFAULT NULL, priority bigint DEFAULT 0, group_name text DEFAULT NULL, expires interval DEFAULT NULL,
+    deadline interval DEFAULT NULL, namespace text DEFAULT 'tenure'
+) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    name constant bytea := tenure.checked_name('namespace', namespace) || ':queue:'
+        || tenure.checked_name('queue', queue);
+    -- compact, as Python writes it: a blank follows each colon and comma outside of strings
+    data constant bytea := convert_to(
+        regexp_replace(payload::text, '("(?:[^"\\]|\\.)*"|[:,]) ?', '\1', 'g'), 'UTF8');
+    until constant numeric := CASE WHEN at IS NOT NULL
+        THEN greatest(extract(epoch FROM at) - extract(epoch FROM clock_timestamp()), 0) END;
+    problem constant text := CASE
+        WHEN position(':' IN namespace) > 0 THEN 'namespace must not have a colon: ' || namespace
+        WHEN data IS NULL THEN 'payload must not be NULL; the JSON value is ''null'''
+        WHEN length(data) > 1048576 THEN format('payload must have at most 1048576 bytes, not %s', length(data))
+        WHEN on_duplicate IS NULL OR on_duplicate NOT IN ('refuse', 'keep', 'replace')
+            THEN format('on_duplicate must be refuse, keep or replace, not %s', coalesce(on_duplicate, 'NULL'))
+        WHEN delay <> interval '0' AND at IS NOT NULL THEN 'a put has a delay or at, not both'
+        WHEN priority IS NULL OR abs(priority::numeric) > 2147483647
+            THEN format('priority must be from -2147483647 to 2147483647, not %s', coalesce(priority::text, 'NULL'))
+        END;
+    before constant tenure.queue := tenure.read_queue(tenure.time(NULL), name);
+    answer tenure.answer;
+BEGIN
+    IF problem IS NOT NULL THEN
+        RAISE 'tenure.put: %', problem USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    answer := tenure.put_one(
+        NULL, name, data, priority,
+        coalesce(tenure.checked_duration('at', until, 0),
+            tenure.checked_duration('delay', extract(epoch FROM delay), 0), 0),
+        CASE WHEN key IS NOT NULL THEN tenure.checked_name('key', key) END,
+        coalesce(tenure.checked_duration('expires', extract(epoch FROM expires), 1), -1), NULL,
+        CASE WHEN group_name IS NULL THEN '' ELSE tenure.checked_name('group_name', group_name) END,
+        format('%s %s -1', on_duplicate,
+            coalesce(CASE WHEN before.revision > 0 THEN tenure.setting_duration(name, 'keys') END, -1)),
+        coalesce(tenure.checked_duration('deadline', extract(epoch FROM deadline), 1), -1));
+    IF answer.word = 'refused' THEN
+        RAISE 'tenure.put: the queue % is full, or the group: at most % tasks are unfinished', queue,
+            coalesce(before.max_size, 10000) USING ERRCODE = 'configuration_limit_exceeded';
+    ELSIF answer.n[1] < 0 THEN
+        RAISE 'tenure.put: task % of the queue % has the key %', -answer.n[1], queue, key
+            USING ERRCODE = 'unique_violation', DETAIL = -answer.n[1];
+    END IF;
+    RETURN answer.n[1];
 END $$;

@@ -193,7 +193,7 @@ BEGIN
 END $$;
 
 -- -> put(revision), then the reply to each request; gone, more
-CREATE FUNCTION tenure.put(
+CREATE FUNCTION tenure.put_tasks(
     _clock bigint, _cap bigint, _session bytea, _n bigint, _queue bytea,
     _requests tenure.put_requests, _tasks tenure.new_tasks
 ) RETURNS SETOF tenure.answer LANGUAGE plpgsql AS $$
