@@ -93,7 +93,7 @@ async def test_what_died_without_a_verdict_or_while_nobody_looked_is_found(
         await queue.cancel(busy[0])
     assert told.payloads == ["died before", "died silently"]
     assert told.letters[0].error == "gone"
-    assert str(told.letters[1].error).startswith("delivered 1 times without a verdict: process ")
+    assert str(told.letters[1].error).startswith("delivered once without a verdict: process ")
 
 
 async def test_a_handler_that_fails_is_tried_again_and_a_second_death_is_another(store, virtual_clock):
