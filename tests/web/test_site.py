@@ -633,6 +633,22 @@ async def test_a_lock_is_broken(store, virtual_clock):
             await anyio.sleep(5)
 
 
+async def test_a_limiter_that_makes_callers_wait_is_listed_and_released(store, virtual_clock):
+    limiter, ask = tenure.RateLimiter(store, "api", tenure.Limit(1, burst=2)), Asker(store, actions=True)
+    await limiter.acquire(2)
+    assert (await ask("/state.json"))["limiters"] == []
+    await limiter.hold_off(60)
+    async with anyio.create_task_group() as group:
+        group.start_soon(limiter.acquire)
+        await anyio.sleep(5)
+        (shown,) = (await ask("/state.json"))["limiters"]
+        (limit,) = shown.pop("limits")
+        assert shown == {"name": "api", "held_off": pytest.approx(55), "waits": pytest.approx(56, abs=0.1)}
+        assert limit == {"unit": "requests", "per": 1.0, "booked": pytest.approx(3, abs=0.1)}
+        assert await ask.act(action="release", name="api") == {"changed": 1}
+        assert await ask.act(action="release", name="api") == {"changed": 0}
+
+
 @pytest.mark.parametrize(
     "action",
     [
@@ -669,6 +685,8 @@ async def test_a_lock_is_broken(store, virtual_clock):
         {"action": "break", "kind": "queue", "name": "mails", "token": 1},
         {"action": "break", "kind": ["lock"], "name": "x", "token": 1},
         {"action": "break", "kind": "lock", "name": "x", "token": "1"},
+        {"action": "release"},
+        {"action": "release", "queue": "mails", "name": "x"},
     ],
 )
 async def test_an_action_that_cannot_be_carried_out_changes_nothing(store, caplog, action):
