@@ -879,4 +879,4 @@ async def test_axe_finds_no_serious_barrier(visit, width, dark):
             )
 
     await visit(use, site={"actions": True}, width=width, height=900, dark=dark)
-    assert found == dict.fromkeys(places, [])
+    assert found == {place: [] for place in places}
