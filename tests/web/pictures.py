@@ -24,7 +24,7 @@ from tenure.web.server import Server
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
 PICTURES = {
-    "web-desktop": ("", "", 30, {"width": 1000, "height": 960}),
+    "web-desktop": ("", "", 40, {"width": 1000, "height": 960}),
     "web-graph": ("", "#keys", 6, {"width": 1160, "height": 470}),
     "web-queue": ("#queue=images", "", 6, {"width": 820, "height": 560}),
     "web-phone": ("#queue=mails&task={second}", "", 6, {"width": 390, "height": 700, "dark": True}),
@@ -37,6 +37,7 @@ def take(url, scroll, polls, place, options):
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile,
         Browser(profile, **options) as browser,
     ):
+        browser._watchdog.cancel()  # a busy machine takes its time
         browser.open(url)
         browser.until(
             f"+document.documentElement.dataset.polls >= {polls} && document.querySelector('#failures table')"
