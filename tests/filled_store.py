@@ -95,6 +95,10 @@ async def filled():
             await event.wait()
         group.start_soon(hold, tenure.Lock(other, "nightly report"))
         group.start_soon(hold, tenure.Lock(one, "nightly report"))
+        api = tenure.RateLimiter(third, "api", tenure.Limit(10, burst=20), tenure.Limit(1000, unit="tokens"))
+        await api.acquire({"requests": 3, "tokens": 500})
+        await api.hold_off(600)
+        group.start_soon(api.acquire)
         group.start_soon(work)
         group.start_soon(hold, tenure.Election(third, "scheduler", node="node-a").term())
         while not (await tenure.Lock(eye, "nightly report").waiters().page()).records[1:]:

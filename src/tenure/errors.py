@@ -124,8 +124,8 @@ class QueueFull(TenureError):
     """The queue has no room: `max_size` tasks wait, are delayed or are being worked on; or a group of it has none."""
 
     def __init__(self, key: str, max_size: int, group: str | None = None) -> None:
-        of = "" if group is None else f"; or the group {group!r} is, see groups.max_size"
-        super().__init__(f"{key}: full, at most {max_size} tasks are unfinished{of}")
+        of = "" if group is None else f"; or the group {group!r} is full, see groups.max_size"
+        super().__init__(f"{key}: full, max_size is {max_size}{of}")
         self.key = key
         self.max_size = max_size
         self.group = group

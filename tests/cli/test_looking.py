@@ -974,6 +974,10 @@ def test_a_limiter_is_shown_and_its_hold_is_ended(command, limiter_url):
     booked = {limit["unit"]: (limit["per"], limit["booked"]) for limit in shown["limits"]}
     assert booked["tokens"] == (1, pytest.approx(300, abs=5))
     assert booked["requests"] == (1, pytest.approx(2, abs=0.2))
+    (listed,) = json.loads(command("limiter", "ls", "--store", limiter_url, "--json").out)["limiters"]
+    assert (listed["name"], listed["waits"], len(listed["limits"])) == ("api", 0, 2)
+    header, row = command("limiter", "ls", "--store", limiter_url).out.splitlines()
+    assert header.split("  ")[0] == "limiter" and row.split()[:4] == ["api", "60", "min", "-"]
     text = command("limiter", "show", *words).out
     assert "held off for 60 min" in text
     assert [line.split()[-2:] for line in text.splitlines()[:3]] == [["unit", "per"], ["1", "s"], ["1", "s"]]
@@ -981,6 +985,7 @@ def test_a_limiter_is_shown_and_its_hold_is_ended(command, limiter_url):
     assert anyio.run(use, False).held_off == 0
     assert command("limiter", "release", *words).out == "api: nothing changed: it was not held off\n"
     assert "held" not in command("limiter", "show", *words).out
+    assert command("limiter", "ls", "--store", limiter_url).out == "no limiter makes a caller wait\n"
     assert command("limiter", "show", "none", "--store", limiter_url).out == "nothing is booked of none\n"
 
 
@@ -988,4 +993,4 @@ def test_a_limiter_is_named_by_its_name(misused, url):
     assert "write api, the name of the rate limiter" in misused(
         "limiter", "show", "tenure:rate:api", "--store", "redis://localhost:1"
     )
-    assert "a command is missing: tenure limiter show" in misused("limiter")
+    assert "a command is missing: tenure limiter ls" in misused("limiter")

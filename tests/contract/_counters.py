@@ -257,6 +257,34 @@ class CounterContract(ContractBase):
         assert await inbox.new() == []
         assert await others.new() == []
 
+    async def test_a_limiter_that_is_held_off_or_makes_a_caller_wait_is_listed(
+        self, do: Do, advance: Advance
+    ) -> None:
+        session = await do.open()
+
+        async def listed() -> dict[str, float]:
+            names = (await do(e.Scan(e.NAMES["limiters"], only="n"))).rows
+            return {name: (await do.row(e.Scan(e.LIMITER, name))).waits for name in names}
+
+        await do.spend(session, "other", rate=1.0)
+        await do.spend(session, "other", rate=1.0)
+        await do.spend(session, "no wait", rate=1.0)
+        assert await listed() == {}
+        await do.spend(session, "no room", rate=0.25)
+        await do.spend(session, "no room", rate=0.25)
+        await do(e.HoldOff(session, do.number(), "nothing", 3.0))
+        assert await listed() == {"no room": self.about(4.0), "nothing": 0.0}
+        first = await do(e.Scan(e.NAMES["limiters"], limit=1))
+        assert len(first.rows) == 1 and first.next
+        # a hold that is ended leaves the callers that it has delayed
+        await do(e.HoldOff(session, do.number(), "no room", 9.0))
+        await advance(2.0)
+        await do(e.HoldOff(session, do.number(), "no room", 0.0))
+        await do(e.HoldOff(session, do.number(), "nothing", 0.0))
+        assert await listed() == {"no room": self.about(4.0)}
+        await advance(4.0 + 2 * self.margin)
+        assert await listed() == {}
+
     async def test_a_limiter_that_is_full_again_and_not_held_off_is_forgotten(
         self, do: Do, advance: Advance
     ) -> None:

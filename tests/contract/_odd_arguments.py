@@ -151,7 +151,7 @@ FAMILIES: dict[str, tuple[e.Operation[Any], ...]] = {
         e.Resize("barrier", 0),
     ),
     "looking": (
-        *(e.Scan(e.NAMES[kind], limit=10, only="a") for kind in ("holds", "pools", "queues", "sessions")),
+        *(e.Scan(e.NAMES[kind], limit=10, only="a") for kind in e.NAMES),
         e.Scan(e.SESSION, "odd", limit=10),
         e.Scan(e.HEALTH),
     ),
@@ -340,7 +340,7 @@ class OddArgumentContract(ContractBase):
         for capacity in (e.BROKEN, 0):
             assert await do(e.Resize(key, capacity)) is e.Reply.OK
         # what there is, odd names too
-        for kind in ("holds", "pools", "queues", "sessions"):
+        for kind in e.NAMES:
             await survey(do, kind)
         assert session in await survey(do, "sessions", session)
         await inspected(do, session)

@@ -21,7 +21,7 @@ GATES = ("g", "g\0h")
 """The keys of barriers."""
 QUEUES = ("q", "r")
 STATES = ("waiting", "delayed", "leased", "ended", "dead")
-KINDS = ("holds", "pools", "queues", "sessions")
+KINDS = tuple(e.NAMES)
 _MOVED = ("waiting", "delayed", "leased", "dead", "dead", "done", "discarded", "cancelled", "expired")
 _METADATA: tuple[e.Metadata, ...] = ((), (("zone", b"\xff\0"),), (("size", b"1"), ("zone", b"\xff\0")))
 STATES_OF_FAMILIES = ("suspended", "ending")

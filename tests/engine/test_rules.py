@@ -66,7 +66,7 @@ def test_done_with_an_unfinished_child_waits(stop, expected):
         (
             3,
             0,
-            b"delivered 1 times without a verdict: process p died or lost its session while the task ran alone in it",
+            b"delivered once without a verdict: process p died or lost its session while the task ran alone in it",
         ),
     ],
 )

@@ -212,7 +212,7 @@ def requeue(engine):
 
 
 def survey(engine):
-    for kind in ("holds", "pools", "queues", "sessions"):
+    for kind in e.NAMES:
         engine.apply_now(e.Scan(e.NAMES[kind], limit=WANT))
 
 

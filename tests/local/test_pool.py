@@ -190,7 +190,7 @@ async def test_so_many_may_wait(virtual_clock):
             group.start_soon(works.use, pool.acquire(), 0)
             await virtual_clock.settle()
             for timeout in (None, 0):
-                with pytest.raises(BulkheadFull, match="1 tasks wait already") as caught:
+                with pytest.raises(BulkheadFull, match="1 task waits already") as caught:
                     await works.use(pool.acquire(timeout))
                 assert (caught.value.limit, caught.value.waiting) == (1, 1)
             assert (pool.statistics().refused, pool.statistics().timeouts) == (2, 0)

@@ -37,6 +37,7 @@ def take(url, scroll, polls, place, options):
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile,
         Browser(profile, **options) as browser,
     ):
+        browser._watchdog.cancel()  # a busy machine takes its time
         browser.open(url)
         browser.until(
             f"+document.documentElement.dataset.polls >= {polls} && document.querySelector('#failures table')"

@@ -64,6 +64,7 @@ def seen(**given):
         "processes": (),
         "processors": (),
         "deadlocks": (),
+        "limiters": {},
         "more": frozenset(),
     }
     return View(**{"at": 0.0, "ping": 0.0012, **empty, **given})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import anyio
@@ -10,7 +11,7 @@ import pytest
 from browser import CHROMIUM, Browser
 from family import three_levels
 from filled_store import fails, filled, ids_of
-from needed import NO_CHROMIUM
+from needed import NO_AXE, NO_CHROMIUM
 
 import tenure
 from tenure.web import Site
@@ -851,3 +852,31 @@ async def test_a_screen_reader_finds_names_and_roles(visit):
         assert live == ["news", "reading", "panel-outcome", "confirm-problem", "outcome"]
 
     await visit(use)
+
+
+@pytest.mark.skipif("TENURE_AXE" not in os.environ, reason=NO_AXE)
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("dark", [False, True])
+async def test_axe_finds_no_serious_barrier(visit, width, dark):
+    script = await anyio.Path(os.environ["TENURE_AXE"]).read_text("utf-8")
+    _, second, *_ = await ids_of(tenure.WorkQueue(visit.store, "mails"))
+    places = {
+        "": "document.querySelector('#limiters table')",
+        "#queue=mails&state=dead": "document.querySelector('#found table')",
+        f"#queue=mails&task={second}": "document.querySelector('#found pre')",
+        "#pool=api keys": "document.querySelector('#found table')",
+    }
+    found = {}
+
+    def use(browser):
+        browser.ask(f"{script};0")
+        for place, shown in places.items():
+            browser.ask(f"location.hash = {place!r}")
+            browser.until(shown)
+            found[place] = browser.ask(
+                """axe.run().then(said => said.violations.filter(v => ["serious", "critical"].includes(v.impact))
+                    .map(v => `${v.id}: ${v.help}: ${v.nodes.map(n => n.target.join(" ")).slice(0, 3).join("; ")}`))"""
+            )
+
+    await visit(use, site={"actions": True}, width=width, height=900, dark=dark)
+    assert found == {place: [] for place in places}

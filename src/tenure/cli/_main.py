@@ -46,7 +46,7 @@ commands:
   schedule list schedules, their last and next ticks; put a task of one now
   hold     run a command while a lock is held, as flock does
   holders  holders and waiters of locks and semaphores, deadlocks, leaders of elections, resources of pools
-  limiter  show the bookings of a rate limiter, and end a hold of it
+  limiter  rate limiters that make callers wait: their bookings, and the end of a hold
   doctor   connect to a store, and report problems
   backup   copy a SQLite store while it is used, and check the copy
   top      a store, live: queues, processes, holders and waiters

@@ -121,11 +121,15 @@ class Debt:
 
 @value
 class LimiterStatus:
-    """The state of a limiter: the seconds for which it is held off, `held` as in `Spending`, and the debts by name."""
+    """The state of a limiter: the seconds for which it is held off, `held` as in `Spending`, and the debts by name.
+
+    The last caller that waits is due after `waits` seconds, unless it has given up; 0 if no caller waits.
+    """
 
     held_off: float
     held: float
     debts: tuple[Debt, ...]
+    waits: float = 0.0
 
 
 LIMITER = Index("limiter", "limiter", LimiterStatus, Page[LimiterStatus])

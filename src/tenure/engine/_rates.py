@@ -55,6 +55,10 @@ class Limiter:
         """True if the limiter has any effect; otherwise it is as if it had never been used."""
         return self.used_until() > now
 
+    def delays(self, now: float) -> bool:
+        """True if the limiter is held off or makes a caller wait."""
+        return max(self.held_until, self.last_due + self.held) > now + ROUNDING
+
     def used_until(self) -> float:
         """The engine's time from which on it has no effect."""
         ends = (booked.end for booked in self.booked.values())
@@ -170,7 +174,8 @@ class Limiter:
             for name, booked in sorted(self.booked.items())
             if booked.end > time
         ]
-        return LimiterStatus(max(0.0, self.held_until - now), self.held, tuple(debts))
+        waits = self.last_due + self.held - now if self.last_due > time + ROUNDING else 0.0
+        return LimiterStatus(max(0.0, self.held_until - now), self.held, tuple(debts), waits)
 
     def _ahead(self, limit: RateLimit, time: float) -> float:
         """The seconds from `time` on for which a limit is booked, at its rate of today."""

@@ -130,8 +130,7 @@ def without_verdict(
     silent = deliveries - attempts
     if silent >= max_deliveries:
         where = "" if max_deliveries else " while the task ran alone in it"
-        error = (
-            f"delivered {silent} times without a verdict: process {process} died or lost its session{where}"
-        )
+        times = "once" if silent == 1 else f"{silent} times"
+        error = f"delivered {times} without a verdict: process {process} died or lost its session{where}"
         return Ends("dead", attempts, error.encode(), dead_ttl)
     return GoesBack(attempts, deliveries, None)

@@ -54,9 +54,10 @@ class Scan(Operation[P | Reply], Generic[P]):
     page has given may fail with an `EngineError`. `only` narrows the index. With `watch`, that session's process is
     hinted CHANGED once, at the next change of the rows. Time alone hints nothing.
 
-    - `NAMES`, of a kind: "holds" (keys that a session holds), "pools" (that have a resource), "queues" (into which a
-      task was put and that are not forgotten) or "sessions" (that are open); those that begin with `only`. In engine
-      order. Keys and sessions may come more than once.
+    - `NAMES`, of a kind: "holds" (keys that a session holds), "limiters" (that are held off or make a caller wait),
+      "pools" (that have a resource), "queues" (into which a task was put and that are not forgotten) or "sessions"
+      (that are open); those that begin with `only`. In engine order. Keys, limiters and sessions may come more than
+      once.
     - `SESSION`: what the session `key` has and waits for, in the order of `FAMILIES`, within a family in engine order.
     - `HEALTH`: a row for the file or server; for each shard of a cluster, one.
     - `HOLDERS`: the holders of a key in the order of their tokens, then the waiters in the order of the line. The watch

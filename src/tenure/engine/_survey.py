@@ -47,7 +47,8 @@ class Health:
     problems: tuple[str, ...]
 
 
-NAMES = {kind: Index(kind, "", str, Page[str]) for kind in ("holds", "pools", "queues", "sessions")}
+_KINDS = ("holds", "limiters", "pools", "queues", "sessions")
+NAMES = {kind: Index(kind, "", str, Page[str]) for kind in _KINDS}
 """The names of one kind; `only` is what they begin with.
 
 A queue has a name while its counts are remembered, or while something is kept for it: a cursor, a limit, a pause.

@@ -147,7 +147,8 @@ class Lending(Slots[T]):
             # so that a loop that tries again and again does not lock up the others
             await checkpoint()
             most = self._max_waiting
-            raise BulkheadFull(f"{most} tasks wait already: {told}", limit=self._max_per_key, waiting=most)
+            waits = "task waits" if most == 1 else "tasks wait"
+            raise BulkheadFull(f"{most} {waits} already: {told}", limit=self._max_per_key, waiting=most)
         self._home.bind()  # before the job of a creation begins here
         loan.number = next(self._numbers)
         waiter = subpool.line.join(loan)

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+from ._actions import release_limiter
 from ._asgi import app
-from ._document import described, document
+from ._document import described, described_limiter, document
 from ._flows import Flow, Flows
 from ._site import Site
 from ._tree import SeenChild, described as described_child, flat, read_tree, waits_for
@@ -18,6 +19,7 @@ from ._view import (
     View,
     find_deadlocks,
     read_keys,
+    read_limiters,
     read_pools,
     read_processes,
     read_queues,

@@ -10,9 +10,12 @@ from typing import Any, cast
 from tenure.arguments import check_name, check_task_id
 from tenure.engine import CAP, Move, MovedCount
 from tenure.errors import DuplicateTask, TaskNotWaiting
+from tenure.limits import Limit
 from tenure.observe import log
-from tenure.shared import Schedules, Selection, WorkQueue, break_holder, queue_of
+from tenure.shared import RateLimiter, Schedules, Selection, WorkQueue, break_holder, queue_of
 from tenure.store import Store, handle_of, read_counts, together
+
+from ._view import read_limiters
 
 _PURGEABLE = ("waiting", "delayed", "dead", "done", "discarded", "cancelled", "expired")
 _BREAKABLE = ("lock", "rwlock", "semaphore", "election")
@@ -39,6 +42,7 @@ _FIELDS = {
     "resume": {"queue"},
     **{action: {"queue", "name"} for action in _SCHEDULE_ACTIONS},
     "break": {"kind", "name", "token"},
+    "release": {"name"},
 }
 
 
@@ -61,9 +65,15 @@ class Actions:
             raise ValueError(f"action must be one of {', '.join(_FIELDS)}")
         if unknown := body.keys() - _FIELDS[action] - {"action"}:
             raise ValueError(f"{action} takes no {', '.join(sorted(unknown))}")
-        done = self._break(body) if action == "break" else self._change(action, body)
+        match action:
+            case "break":
+                done = self._break(body)
+            case "release":
+                done = self._release(body)
+            case _:
+                done = self._change(action, body)
         try:
-            changed = await done
+            changed = int(await done)
         except (ValueError, TypeError):
             raise  # refused before anything was sent
         except BaseException:
@@ -71,6 +81,9 @@ class Actions:
             raise
         _log(body, f"changed={changed}", by)
         return {"changed": changed}
+
+    async def _release(self, body: dict[str, Any]) -> bool:
+        return await release_limiter(self._store, check_name("name", body.get("name"))) > 0
 
     async def _change(self, action: str, body: dict[str, Any]) -> int:
         name = check_name("queue", body.get("queue"))
@@ -143,6 +156,14 @@ class Actions:
             raise ValueError(f"kind must be one of {', '.join(_BREAKABLE)}")
         key = self._handle.key(kind, check_name("name", body.get("name")))
         return int(await break_holder(self._handle, key, body.get("token", 0)))
+
+
+async def release_limiter(store: Store, name: str) -> float:
+    """End a hold of a limiter. Returns the seconds that were left of it."""
+    handle = handle_of(store)
+    limiters = await read_limiters(handle, [handle.key("rate", name)])
+    await RateLimiter(store, name, Limit(1)).hold_off(0)
+    return limiters[name].held_off
 
 
 def _selected(body: dict[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ _COUNTS = (
 )
 _SHOWN_HOLDERS = 20
 _SHOWN_RUNNING = 20
+_SHOWN_LIMITERS = 20
 
 
 def document(url: str, namespace: str, view: View, flows: Mapping[str, Flow]) -> dict[str, Any]:
@@ -63,6 +64,11 @@ def document(url: str, namespace: str, view: View, flows: Mapping[str, Flow]) ->
         ],
         "running": _running(view),
         "processors": [_processor(process) for process in view.processors],
+        "limiters": nlargest(
+            _SHOWN_LIMITERS,
+            (described_limiter(name, status) for name, status in view.limiters.items()),
+            key=lambda limiter: max(limiter["held_off"], limiter["waits"]),
+        ),
         "deadlocks": [described(deadlock) for deadlock in view.deadlocks],
     }
     return {**seen, "totals": totals(seen)}
@@ -93,6 +99,13 @@ def described(deadlock: Deadlock) -> dict[str, Any]:
             for w in deadlock.waits
         ],
     }
+
+
+def described_limiter(name: str, status: e.LimiterStatus) -> dict[str, Any]:
+    # the name of a limit is its period and its unit
+    booked = [(debt.amount, *debt.name.partition(" ")[::2]) for debt in status.debts]
+    limits = [{"unit": unit, "per": float(per), "booked": amount} for amount, per, unit in booked]
+    return {"name": name, "held_off": status.held_off, "waits": status.waits, "limits": limits}
 
 
 def _key(key: SeenKey) -> dict[str, Any]:

@@ -163,7 +163,7 @@ class Tasks:
                 "retry": None if task.retry is None else repr(task.retry),
             }
             if self.errors:
-                shown |= {"traceback": task.traceback, "earlier_errors": task.earlier_errors}
+                shown |= {"traceback": task.traceback, "failed_tries": task.failed_tries}
             if self.payloads:
                 shown["result"] = task.result
         if self.payloads:

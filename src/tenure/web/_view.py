@@ -67,6 +67,7 @@ class View:
     processes: tuple[SeenProcess, ...]
     processors: tuple[SeenProcessor, ...]
     deadlocks: tuple[Deadlock, ...]
+    limiters: dict[str, e.LimiterStatus]
     more: frozenset[str]
 
     def takers(self, queue: str) -> int | None:
@@ -83,15 +84,16 @@ async def read_view(store: StoreHandle, limit: int = 1000) -> View:
     before = anyio.current_time()
     await store.call(e.Ping())
     ping = anyio.current_time() - before
-    kinds = ("queues", "holds", "pools", "sessions")
+    kinds = ("queues", "holds", "pools", "sessions", "limiters")
     lists = dict(
         zip(kinds, await together(*(partial(names, store, kind, limit) for kind in kinds)), strict=True)
     )
-    queues, keys, pools, processes = await together(
+    queues, keys, pools, processes, limiters = await together(
         partial(read_queues, store, lists["queues"]),
         partial(read_keys, store, lists["holds"]),
         partial(read_pools, store, lists["pools"]),
         partial(read_processes, store, lists["sessions"]),
+        partial(read_limiters, store, lists["limiters"]),
     )
     fleets = [key for key in keys if key.kind == _FLEET]
     keys = tuple(key for key in keys if key.kind != _FLEET)
@@ -104,6 +106,7 @@ async def read_view(store: StoreHandle, limit: int = 1000) -> View:
         processes=processes,
         processors=tuple(processor(key.name, key.holders) for key in fleets),
         deadlocks=await find_deadlocks(store, keys),
+        limiters=limiters,
         more=frozenset(kind for kind in kinds if len(lists[kind]) >= limit),
     )
 
@@ -127,6 +130,11 @@ async def read_keys(store: StoreHandle, keys: Sequence[str], limit: int = 1000) 
 async def read_pools(store: StoreHandle, keys: Sequence[str]) -> tuple[SeenPool, ...]:
     pools = await together(*(partial(read_pages, store, e.Scan(e.RESOURCES, key)) for key in keys))
     return tuple(SeenPool(split_key(store, key)[1], pool) for key, pool in zip(keys, pools, strict=True))
+
+
+async def read_limiters(store: StoreHandle, keys: Sequence[str]) -> dict[str, e.LimiterStatus]:
+    pages = await together(*(partial(read_pages, store, e.Scan(e.LIMITER, key)) for key in keys))
+    return {split_key(store, key)[1]: page.rows[0] for key, page in zip(keys, pages, strict=True)}
 
 
 async def read_processes(store: StoreHandle, sessions: Sequence[str]) -> tuple[SeenProcess, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import anyio
 import depth
 import pytest
@@ -74,7 +76,7 @@ async def test_a_failed_try_is_on_record_while_the_task_rests_and_when_it_is_dea
     task_id = await queue.put(1)
     await fail(queue, ValueError("first"))
     record = await queue.get(task_id)
-    assert (record.state, record.error, record.earlier_errors) == ("delayed", "ValueError: first", ())
+    assert (record.state, record.error, len(record.failed_tries)) == ("delayed", "ValueError: first", 1)
     assert record.traceback.startswith("Traceback")
     assert "raise error" in record.traceback
     assert "tenure/shared" not in record.traceback
@@ -87,20 +89,23 @@ async def test_a_failed_try_is_on_record_while_the_task_rests_and_when_it_is_dea
     (dead,) = (await queue.tasks("dead").page()).records
     assert dead.error == "ValueError: third"
     assert dead.traceback.endswith("ValueError: third\n")
-    assert dead.earlier_errors == ("try 1: ValueError: first", "try 2: KeyError: 'second'")
+    errors = ("ValueError: first", "KeyError: 'second'", "ValueError: third")
+    for number, (line, error) in enumerate(zip(dead.failed_tries, errors, strict=True), 1):
+        began = r"(, \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)?"  # a store in memory knows no dates
+        assert re.fullmatch(rf"try {number}{began}, ran \d+\.\d{{3}} s: {re.escape(error)}", line)
     assert await queue.get(task_id) == dead
     assert await queue.requeue([task_id]) == 1
     assert (await queue.get(task_id)).error == "ValueError: third"
 
 
-async def test_of_many_tries_ten_are_on_record_each_in_a_line(store):
+async def test_of_many_tries_eleven_are_on_record_each_in_a_line(store):
     queue = WorkQueue(store, "jobs", retry=Retry(attempts=20, backoff=0.0, jitter=0.0))
     task_id = await queue.put(1)
     for number in range(1, 14):
         await fail(queue, ValueError(f"{number} " + "x" * 5000 + "\n" + "y" * 50_000))
     record = await queue.get(task_id)
-    assert [line.split()[1] for line in record.earlier_errors] == [f"{number}:" for number in range(3, 13)]
-    assert max(map(len, record.earlier_errors)) <= 200
+    assert [line.split()[1] for line in record.failed_tries] == [f"{number}," for number in range(3, 14)]
+    assert max(map(len, record.failed_tries)) <= 200
     assert record.error.startswith("ValueError: 13 x")
     assert len(record.traceback.encode()) <= 8192
     assert record.traceback.startswith("ValueError: 13 x")

@@ -44,9 +44,9 @@ def show_task(args: argparse.Namespace) -> int:
         print("\n".join(f"{'  ' * depth}{_of_child(child)}" for depth, child in children))
     if more:
         print("  ... and more")
-    if record.earlier_errors:
-        print("\nearlier tries:")
-        print("\n".join(f"  {one_line(line)}" for line in record.earlier_errors))
+    if record.failed_tries:
+        print("\ntries that failed:")
+        print("\n".join(f"  {one_line(line)}" for line in record.failed_tries))
     if record.traceback:
         print(f"\ntraceback:\n{printable_lines(record.traceback)}")
     return 0

@@ -14,6 +14,9 @@ class MemorySurvey:
         self._state = state
         self._kinds = {
             "holds": lambda: [line.key for line in state.tables["line"].rows.values() if line.held],
+            "limiters": lambda: [
+                row.key for row in state.tables["limiter"].rows.values() if row.limiter.delays(state.now)
+            ],
             "pools": lambda: [pool.key for pool in state.tables["pool"].rows.values() if pool.size],
             "queues": queues.in_use,
             "sessions": lambda: list(state.sessions),

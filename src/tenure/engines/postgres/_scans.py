@@ -65,9 +65,10 @@ def _end(index: e.Index[Any], listed: Sequence[Row], limit: int) -> str:
 
 
 def _limiter(row: Row) -> e.LimiterStatus:
-    held_off, held, *debts = row.b
+    held_off, held, waits, *debts = row.b
     pairs = zip(map(text, debts[::2]), map(float, debts[1::2]), strict=True)
-    return e.LimiterStatus(float(held_off), float(held), tuple(e.Debt(*pair) for pair in sorted(pairs)))
+    debts_by_name = tuple(e.Debt(*pair) for pair in sorted(pairs))
+    return e.LimiterStatus(float(held_off), float(held), debts_by_name, float(waits))
 
 
 _ROWS: dict[type[Any], Callable[[Row], Any]] = {

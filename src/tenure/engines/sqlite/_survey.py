@@ -36,12 +36,14 @@ class SqliteSurvey:
 
     def _names(self, op: e.Scan[e.Page[str]], after: str) -> list[tuple[str, Any]]:
         kind, limit, run = op.index.name, op.limit + 1, self._state.all
-        about = {"prefix": op.only, "end": op.only + _END}
+        about: dict[str, Any] = {"prefix": op.only, "end": op.only + _END}
         if kind == "pools":
             pools: list[tuple[str, Any]] = []
             while len(pools) < limit and (after := run(SURVEY.pools, **about, after=after)[0][0]) is not None:
                 pools.append((after, True))
             return pools
+        if kind == "limiters":
+            about["soon"] = self._state.now + e.ROUNDING
         rows = run(SURVEY.named[kind], **about, after=after, limit=limit)
         if kind == "queues":
             queues = ((name, self._queues.find(name)) for (name,) in rows)

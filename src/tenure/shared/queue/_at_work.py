@@ -7,7 +7,7 @@ import tenure.engine as e
 from tenure.store import StoreHandle, names, read_counts, read_pages, together
 from tenure.waiting import now
 
-_THIRTY_YEARS = 1e9
+THIRTY_YEARS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,4 +55,4 @@ def age_of(token: int, time: float) -> float:
     """The seconds since a token was given: it is the engine's time in microseconds."""
     seconds = time - token / 1e6
     # the tokens of memory begin with the clock of the loop, and not in 1970
-    return max(0.0, seconds if seconds < _THIRTY_YEARS else now() - token / 1e6)
+    return max(0.0, seconds if seconds < THIRTY_YEARS else now() - token / 1e6)

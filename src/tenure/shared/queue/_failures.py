@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import json
 import traceback
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from tenure.handlers import describe
 from tenure.observe import trimmed
+
+from ._at_work import THIRTY_YEARS
 
 _MOST_EARLIER = 10
 _LONGEST_LINE = 200
@@ -17,26 +20,34 @@ _LONGEST_TRACEBACK = 8192
 class Failures(NamedTuple):
     """The failures of a task: the last try, and one line for each of up to ten before it, the oldest first.
 
+    `tried` says which try it was, when it began and how long it ran.
+
     `alone` has a number for each delivery that the task began alone: how many deliveries before it had no verdict.
     """
 
-    attempt: int = 0
+    tried: str = ""
     error: str = ""
     traceback: str = ""
     earlier: tuple[str, ...] = ()
     alone: tuple[int, ...] = ()
 
     @property
-    def line(self) -> str:
-        return f"try {self.attempt}: {self.error.partition(_NEWLINE)[0]}"[:_LONGEST_LINE]
+    def lines(self) -> tuple[str, ...]:
+        """The failures, in a line each."""
+        line = f"{self.tried}: {self.error.partition(_NEWLINE)[0]}"[:_LONGEST_LINE]
+        return (*self.earlier, line) if self.error else ()
 
 
-def recorded(error: BaseException, attempt: int, before: bytes, *, with_traceback: bool) -> bytes:
-    last = read(before)
-    earlier = (*last.earlier, last.line) if last.error else ()
+def tried_at(attempt: int, token: int, seconds: float | None) -> str:
+    began = token / 1e6
+    # the tokens of memory begin with the clock of the loop, which is no date
+    date = f", {datetime.fromtimestamp(began, UTC):%Y-%m-%dT%H:%M:%SZ}" if began > THIRTY_YEARS else ""
+    return f"try {attempt}{date}" + ("" if seconds is None else f", ran {seconds:.3f} s")
+
+
+def recorded(error: BaseException, tried: str, before: bytes, *, with_traceback: bool) -> bytes:
     trace = _traceback_of(error) if with_traceback else ""
-    failures = Failures(attempt, describe(error), trace, earlier[-_MOST_EARLIER:])
-    return _written(failures)
+    return _written(Failures(tried, describe(error), trace, read(before).lines[-_MOST_EARLIER:]))
 
 
 def noted(record: bytes, alone: tuple[int, ...]) -> bytes:
@@ -46,8 +57,8 @@ def noted(record: bytes, alone: tuple[int, ...]) -> bytes:
 def read(record: bytes) -> Failures:
     if not record:
         return Failures()
-    attempt, error, trace, earlier, *alone = json.loads(record)
-    return Failures(attempt, error, trace, tuple(earlier), tuple(alone))
+    tried, error, trace, earlier, *alone = json.loads(record)
+    return Failures(tried, error, trace, tuple(earlier), tuple(alone))
 
 
 def _written(failures: Failures) -> bytes:

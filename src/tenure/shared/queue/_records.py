@@ -83,8 +83,8 @@ class TaskRecord(Generic[P_co]):
     - `state`: "waiting", "delayed", "leased", "suspended", "ending", "done", "dead", "discarded", "cancelled" or
       "expired".
     - `age`: seconds since the task became ready, or ended; `deadline`: seconds that are left.
-    - `result` of a done task; `error`, `traceback` of the last failed try; `earlier_errors`, a line for each of up
-      to ten before.
+    - `result` of a done task; `error`, `traceback` of the last failed try; `failed_tries`, a line for each of the last
+      eleven: when it began (not over memory), how long it ran, and its error.
     - `payload`: None of an ended task, unless it is dead or the queue keeps payloads.
     - `undecoded`: the bytes of fields that cannot be decoded, by name.
     - `timeout`, `retry`: as put; None: the worker's count.
@@ -109,7 +109,7 @@ class TaskRecord(Generic[P_co]):
     rank: int = field(default=0, repr=False)
     progress: Any = None
     traceback: str = field(default="", repr=False)
-    earlier_errors: tuple[str, ...] = ()
+    failed_tries: tuple[str, ...] = ()
     meta: Mapping[str, str] = field(default_factory=dict[str, str])
     undecoded: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     group: str | None = None
@@ -182,7 +182,7 @@ def record_of(
         rank=record.seq,
         progress=value("progress", codec, report_in(record.progress)),
         traceback=failures.traceback,
-        earlier_errors=failures.earlier,
+        failed_tries=failures.lines,
         meta=meta,
         undecoded=undecoded,
         group=shown_group(record.group) or None,

@@ -29,7 +29,7 @@ from tenure.waiting import Parked, now, park, this_task, wake
 
 from ._batch import Batch
 from ._children import Children, OnFailure, Target
-from ._failures import recorded
+from ._failures import recorded, tried_at
 from ._family import SIGNAL, Family, FamilySource, HandlerScope
 from ._groups import shown_group
 from ._meta import decode_meta
@@ -584,7 +584,7 @@ class Task(Guarded, Held, Generic[P_co]):
         """The verdict that the handler has failed; None for a settled task. From any thread."""
         if self._scope is None or self._joined:
             return None
-        settle = self._verdict(problem)
+        settle = self._verdict(problem, outside=True)  # where no clock of a loop can be read
         return e.Exchange(self._session.id, next(numbers), self._queue.key, (settle,), wait=False)
 
     # for completing many at once
@@ -615,7 +615,7 @@ class Task(Guarded, Held, Generic[P_co]):
     def _expires_by(self, settle: e.Settle) -> bool:
         return settle.verdict is not e.Verdict.DONE and self._late
 
-    def _verdict(self, failure: BaseException | None) -> e.Settle:
+    def _verdict(self, failure: BaseException | None, *, outside: bool = False) -> e.Settle:
         if failure is None:
             if self._joined:
                 problem = RuntimeError("the transaction that completes the task was not committed")
@@ -626,7 +626,9 @@ class Task(Guarded, Held, Generic[P_co]):
         if isinstance(failure, NotBegun):
             return e.Settle(self.id, self.token, e.Verdict.GIVE_BACK)
         settings = self._queue._takers.record.current
-        record = recorded(failure, self.attempt, self._failure, with_traceback=settings.tracebacks)
+        seconds = None if outside else self._seconds()
+        tried = tried_at(self.attempt, self.token, seconds)
+        record = recorded(failure, tried, self._failure, with_traceback=settings.tracebacks)
         message = decisive(failure)
         settle = e.Settle(self.id, self.token, e.Verdict.RETRY, failure=record)
         if isinstance(message, Discard):

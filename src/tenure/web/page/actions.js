@@ -16,6 +16,7 @@ const WORDS = {
   resume_schedule: a => `Put tasks at the ticks of schedule ${a.name} of ${a.queue} again, from now on?`,
   run_schedule: a => `Put a task of schedule ${a.name} into ${a.queue} now, beside those of its ticks?`,
   remove_schedule: a => `Forget schedule ${a.name} of ${a.queue}? This cannot be undone.`,
+  release: a => `End the hold of limiter ${a.name} in all processes? Its callers go on at its rate.`,
   break: a => a.kind === "election" ? `End the term of the leader of ${a.name}? The next candidate leads. A leader in lead() campaigns again; a block of term() ${LOST}`
     : `Take ${a.kind} ${a.name} from its holder? The next waiter gets it. The holder's block is cancelled and ${LOST}`,
 };
@@ -23,7 +24,7 @@ const tasks = n => n === 1 ? "1 task" : `${count(n)} tasks`;
 const OUTCOMES = {
   requeue: n => `${tasks(n)} made ready again`, cancel: n => `${tasks(n)} cancelled`, purge: n => `${tasks(n)} deleted`,
   edit: () => `task ${asked.id} is changed`, pause: () => `${asked.queue} is paused`, resume: () => `${asked.queue} is resumed`, break: () => `${asked.kind} ${asked.name} is broken`,
-  pause_schedule: () => `schedule ${asked.name} is paused`, resume_schedule: () => `schedule ${asked.name} is resumed`,
+  release: () => `limiter ${asked.name} is released`, pause_schedule: () => `schedule ${asked.name} is paused`, resume_schedule: () => `schedule ${asked.name} is resumed`,
   run_schedule: () => `a task of schedule ${asked.name} was put`, remove_schedule: () => `schedule ${asked.name} is removed`,
 };
 function confirmFirst(action) {

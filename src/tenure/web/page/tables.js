@@ -42,6 +42,11 @@ function drawTables(state) {
       who(k.holders, k.held, one => holder(k, one)), who(k.waiting, k.waits)])));
   showRows("pools", table([" pool", "free slots", "claimed", "resting", "retired", "waiting"],
     state.pools.map(p => [link(p.name, {pool: p.name}), count(p.free), `${count(p.claimed)} of ${count(p.free + p.claimed + p.resting + p.retired)}`, ...[p.resting, p.retired, p.waiting].map(count)])));
+  const limiters = steady("limiters", state.limiters, l => l.name, by("waits"));
+  const booked = l => l.limits.map(b => `${count(b.booked)} ${b.unit} per ${spoken(b.per)}`).join(", ");
+  showRows("limiters", table([" limiter", "held off for", "callers wait for", " booked", ...(MAY_ACT ? [" actions"] : [])],
+    limiters.map(l => [l.name, l.held_off ? spoken(l.held_off) : "-", l.waits ? spoken(l.waits) : "-", booked(l) || "-",
+      ...(MAY_ACT ? [l.held_off ? button("Release", {action: "release", name: l.name}, false, `Release limiter ${l.name}`) : ""] : [])])));
 }
 function drawFailures(found) {
   const kinds = steady("failures", found.kinds, k => `${k.queue} ${k.type}`, (one, other) => one.latest - other.latest);

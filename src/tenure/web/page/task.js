@@ -2,7 +2,7 @@
 const histories = {};
 const clock = () => new Date().toLocaleTimeString("en-GB", {timeZoneName: "short"});
 function historyOf(place) {
-  return [element("h3", {}, "Seen by this page"), element("ol", {}, ...histories[place].map(([at, text]) => element("li", {}, `${at}: ${text}`)))];
+  return [element("h3", {}, "Seen by this page"), element("p", {class: "empty"}, "The store keeps the times of tries that failed alone; spans have those of all."), element("ol", {}, ...histories[place].map(([at, text]) => element("li", {}, `${at}: ${text}`)))];
 }
 const taskLink = t => link(`task ${t.id} of ${t.queue}`, {queue: t.queue, task: t.id});
 const stateOf = t => `${t.state}${t.unfinished ? `, ${count(t.unfinished)} unfinished children` : ""}`;
@@ -32,6 +32,6 @@ async function lookAtTask(where) {
         {action: "edit", queue: where.queue, id: t.id, priority: t.priority + step})) : []), button("Cancel the task", {action: "cancel", queue: where.queue, ids: [t.id]}, true)];
   return [element("div", {class: "bar"}, ...acts), element("dl", {}, ...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
     ...(t.traceback ? [element("h3", {}, "Traceback"), element("pre", {tabindex: 0, role: "region", "aria-label": "Traceback"}, t.traceback)] : []),
-    ...(t.earlier_errors?.length ? [element("h3", {}, "Earlier errors"), element("ul", {}, ...t.earlier_errors.map(line => element("li", {}, line)))] : []),
+    ...(t.failed_tries?.length ? [element("h3", {}, "Tries that failed"), element("ul", {}, ...t.failed_tries.map(line => element("li", {}, line)))] : []),
     ...releasesOf(t), ...treeOf(t), ...historyOf(location.hash)];
 }

@@ -47,13 +47,14 @@ BEGIN
         FROM tenure.resource r WHERE r.pool = _pool AND r.name > _after ORDER BY r.name LIMIT _limit + 1;
 END $$;
 
--- -> row(; held off, held, then name and debt of each limit)
+-- -> row(; held off, held, waits, then name and debt of each limit)
 CREATE FUNCTION tenure.limiter_status(_now bigint, _key bytea) RETURNS tenure.answer LANGUAGE plpgsql AS $$
 DECLARE
     at double precision := _now / 1e6::double precision;
     limiter tenure.limiter := tenure.limiter_of(at, _key);
     clock double precision := greatest(at, limiter.held_until) - limiter.held;
-    status bytea[] := ARRAY[greatest(0, limiter.held_until - at)::text::bytea, limiter.held::text::bytea];
+    status bytea[] := ARRAY[greatest(0, limiter.held_until - at)::text::bytea, limiter.held::text::bytea,
+        (CASE WHEN limiter.last_due > clock + 1e-6 THEN limiter.last_due + limiter.held - at ELSE 0 END)::text::bytea];
 BEGIN
     FOR i IN 1 .. cardinality(limiter.names) LOOP
         IF limiter.ends[i] > clock THEN
@@ -255,6 +256,12 @@ BEGIN
     ELSIF _kind = 'holds' THEN
         RETURN QUERY SELECT CASE WHEN l.held > 0 THEN 'row' ELSE 'skip' END, NULL::bigint[], ARRAY[l.key, l.key]
             FROM tenure.line l
+            WHERE l.key >= _prefix AND l.key < upto AND l.key > _after ORDER BY l.key LIMIT _limit + 1;
+    ELSIF _kind = 'limiters' THEN
+        RETURN QUERY
+            SELECT CASE WHEN greatest(l.held_until, l.last_due + l.held) > (_now + 1) / 1e6::double precision
+                THEN 'row' ELSE 'skip' END, NULL::bigint[], ARRAY[l.key, l.key]
+            FROM tenure.limiter l
             WHERE l.key >= _prefix AND l.key < upto AND l.key > _after ORDER BY l.key LIMIT _limit + 1;
     ELSIF _kind = 'queues' THEN
         RETURN QUERY

@@ -421,7 +421,8 @@ BEGIN
     ELSIF silent >= task.max_deliveries THEN
         queue := tenure.finish_task(
             _now, queue, task, 'dead',
-            format('delivered %s times without a verdict: process ', silent)::bytea || task.process
+            format('delivered %s without a verdict: process ',
+                CASE silent WHEN 1 THEN 'once' ELSE silent || ' times' END)::bytea || task.process
                 || ' died or lost its session'::bytea
                 || (CASE WHEN task.max_deliveries = 0 THEN ' while the task ran alone in it' ELSE '' END)::bytea,
             task.dead_ttl, 0);

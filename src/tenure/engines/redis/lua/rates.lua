@@ -4,7 +4,7 @@
 -- has to wait, its session, due and size, else 0}, all times in microseconds;
 -- `last_due` and the ends are on the limiter's clock, which stands still while it is held off. The key expires at
 -- `until`, when the limiter is as good as new. `spenders` is a sorted set of the processes that wait, by when the last of
--- each is due.
+-- each is due. `limiters` has the limiters that are held off or make a caller wait, by the latest time at which they may.
 --
 -- A limit is three arguments: its name, rate, burst.
 -- ARGV: "spend", key, session, n, number of limits, the limits, horizon, then for each request longest wait ("": any), costs
@@ -77,7 +77,7 @@ elseif known then
     return known
 end
 
-local waits = false
+local waits, delays = false, false
 if operation == 'hold_off' then
     local begin, until_then = math.max(numbers.now, held_until), numbers.now + math.max(0, ARGV[7])
     if until_then > begin or until_then == numbers.now and numbers.now < held_until then
@@ -86,6 +86,7 @@ if operation == 'hold_off' then
             waits = true
         end
         held, held_until = held + until_then - begin, until_then
+        delays = true
     end
     known = 'ok'
 elseif operation == 'spend' then
@@ -142,6 +143,7 @@ elseif operation == 'spend' then
     if waits then
         call('ZREMRANGEBYSCORE', WAITING, '-inf', format('(%.17g', time))
         call('ZADD', WAITING, format('%.17g', last_due), call('HGET', P .. session .. ':session', 'process'))
+        delays = true
     end
 else
     for at = first, #ARGV, 3 do
@@ -172,6 +174,15 @@ else
         end
     end
     known = 'ok'
+end
+
+if delays then
+    local LIMITERS = P .. 'limiters'
+    call('ZREMRANGEBYSCORE', LIMITERS, '-inf', format('(%.17g', numbers.now))
+    call('ZADD', LIMITERS, 'GT', format('%.17g', math.max(held_until, last_due + held)), key)
+    if ARGV[1] == '' then
+        call('PEXPIREAT', LIMITERS, math.ceil(call('ZRANGE', LIMITERS, -1, -1, 'WITHSCORES')[2] / 1000))
+    end
 end
 
 -- Limits without bookings go.

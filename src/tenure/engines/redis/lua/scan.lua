@@ -76,21 +76,26 @@ function indexes.by_name.resources(pool)
     return {'resources', rows, #names > limit and names[limit] or '', call('ZCARD', P .. pool .. ':claiming')}
 end
 
--- Held off and held in seconds, and the bookings of each limit; `rates.lua` has the key.
+-- Held off and held in seconds, the bookings of each limit, and when the last caller that waits is due; `rates.lua` has the
+-- key.
 function indexes.by_name.limiter(key)
     local stored, debts = call('GET', P .. key .. ':limiter'), {}
     local state = stored and cmsgpack.unpack(stored)
     if not state or state[1] <= numbers.now then
         state = {0, 0, 0, 0}
     end
-    local held_until, held = state[2], state[3]
+    local held_until, held, last_due = state[2], state[3], state[4]
     local time = math.max(numbers.now, held_until) - held
     for place = 5, #state, 7 do
         if state[place + 1] > time then
             debts[#debts + 1] = {state[place], format('%.17g', (state[place + 1] - time) / 1e6 * state[place + 2])}
         end
     end
-    return {'limiter', {{format('%.17g', math.max(0, held_until - numbers.now) / 1e6), format('%.17g', held / 1e6), debts}}, ''}
+    local waits = last_due > time + 1 and last_due + held - numbers.now or 0
+    return {'limiter', {{
+        format('%.17g', math.max(0, held_until - numbers.now) / 1e6), format('%.17g', held / 1e6), debts,
+        format('%.17g', waits / 1e6),
+    }}, ''}
 end
 
 if ARGV[8] ~= '' and not session_items.process_of(ARGV[8]) then

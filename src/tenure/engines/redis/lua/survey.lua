@@ -12,26 +12,42 @@ local function starts_with(text, prefix)
     return sub(text, 1, #prefix) == prefix
 end
 
--- The sessions behind a place, which is an expiry and a name. A session that is renewed comes again, none is missed.
-local function sessions_after(after, limit)
+-- The sessions or limiters behind a place, which is an expiry and a name. One with a later expiry comes again, none is missed.
+local function expiring_after(set, after, limit)
     local time, name = match(after, '^(%S+) (.*)$')
     local start = 0
     if name then
-        local place = call('ZRANK', P .. 'sessions', name)
-        local score = place and call('ZSCORE', P .. 'sessions', name)
-        start = score == time and place + 1 or call('ZCOUNT', P .. 'sessions', '-inf', '(' .. time)
+        local place = call('ZRANK', P .. set, name)
+        local score = place and call('ZSCORE', P .. set, name)
+        start = score == time and place + 1 or call('ZCOUNT', P .. set, '-inf', '(' .. time)
     end
-    return call('ZRANGE', P .. 'sessions', start, start + limit - 1, 'WITHSCORES')
+    local found = call('ZRANGE', P .. set, start, start + limit - 1, 'WITHSCORES')
+    return found, #found == 2 * limit and found[#found] .. ' ' .. found[#found - 1] or ''
 end
 
 local function sessions(prefix, after, limit)
-    local found, names = sessions_after(after, limit), {}
+    local found, last = expiring_after('sessions', after, limit)
+    local names = {}
     for i = 1, #found, 2 do
         if starts_with(found[i], prefix) then
             names[#names + 1] = found[i]
         end
     end
-    return names, #found == 2 * limit and found[#found] .. ' ' .. found[#found - 1] or ''
+    return names, last
+end
+
+-- `rates.lua` has the list: a limiter whose hold has ended stays in it for a while.
+local function limiters(prefix, after, limit)
+    local found, last = expiring_after('limiters', after, limit)
+    local names = {}
+    for i = 1, #found, 2 do
+        local state = starts_with(found[i], prefix) and call('GET', P .. found[i] .. ':limiter')
+        state = state and cmsgpack.unpack(state)
+        if state and math.max(state[2], state[4] + state[3]) > numbers.now + 1 then
+            names[#names + 1] = found[i]
+        end
+    end
+    return names, last
 end
 
 local function pools(prefix, after, limit)
@@ -82,7 +98,7 @@ local function holds(prefix, after, limit)
     while true do
         local session = from ~= '-' and place and match(place, '^%S+ (.*)$')
         if not session then
-            local found = sessions_after(place or '', 1)
+            local found = expiring_after('sessions', place or '', 1)
             if #found == 0 then
                 return names, ''
             end
@@ -107,7 +123,7 @@ local function holds(prefix, after, limit)
     end
 end
 
-for kind, names in pairs({holds = holds, pools = pools, queues = queues, sessions = sessions}) do
+for kind, names in pairs({holds = holds, limiters = limiters, pools = pools, queues = queues, sessions = sessions}) do
     indexes.by_name[kind] = function()
         local found, last = names(ARGV[7], ARGV[5], tonumber(ARGV[6]))
         return {kind, found, last}

@@ -79,7 +79,7 @@ local function drop_task(session, name)
         state, ttl = 'cancelled', task.stop >= 0 and task.stop or nil
     elseif silent >= tonumber(limit) then
         local where = limit == '0' and ' while the task ran alone in it' or ''
-        result = format('delivered %d times without a verdict: process ', silent)
+        result = format('delivered %s without a verdict: process ', silent == 1 and 'once' or silent .. ' times')
             .. call('HGET', P .. session .. ':session', 'process') .. ' died or lost its session' .. where
         state, ttl = 'dead', tonumber(dead_ttl)
     end
