@@ -25,6 +25,7 @@ from ._odd_arguments import OddArgumentContract  # noqa: E402
 from ._paces import PaceContract  # noqa: E402
 from ._releases import ReleaseContract  # noqa: E402
 from ._resending import ResendingContract  # noqa: E402
+from ._rests import RestContract  # noqa: E402
 from ._sessions import SessionContract  # noqa: E402
 from ._set_back import SetBackContract  # noqa: E402
 from ._settings import SettingsContract  # noqa: E402
@@ -35,6 +36,7 @@ from ._walk import WalkContract  # noqa: E402
 __all__ = (
     "ContractInSetTime",
     "EngineContract",
+    "RestContract",
     "SetBackContract",
     "Time",
     "configured",

@@ -9,7 +9,7 @@ from collections import Counter
 import anyio
 import depth
 import pytest
-from contract import ContractInSetTime, EngineContract, SetBackContract, Time, _odd_arguments
+from contract import ContractInSetTime, EngineContract, RestContract, SetBackContract, Time, _odd_arguments
 from postgres_servers import kept
 
 from tenure.engine import Operation
@@ -76,7 +76,7 @@ class TestSqlite(SetBackContract, InSetTime):
 
 
 @pytest.mark.one_loop(1)
-class TestRedis(SetBackContract, InSetTime):
+class TestRedis(RestContract, SetBackContract, InSetTime):
     @pytest.fixture
     def engine(self, time, redis_server):
         return RedisEngine(redis_server.url, clock=time)
@@ -119,7 +119,7 @@ class KeptConnection:
 
 # what depends on the loop is the link: tests/engines/test_postgres.py
 @pytest.mark.backends("asyncio")
-class TestPostgres(SetBackContract, InSetTime):
+class TestPostgres(RestContract, SetBackContract, InSetTime):
     @pytest.fixture
     def engine(self, time, postgres_server):
         engine = PostgresEngine(postgres_server.url(), clock=time)

@@ -160,6 +160,9 @@ async def test_a_name_is_looked_up(monkeypatch):
     monkeypatch.setattr(anyio, "getaddrinfo", found)
     info = await address("postgresql://u@a:1,10.0.0.1:2/d").conninfo()
     assert psycopg.conninfo.conninfo_to_dict(info) == {
+        "keepalives_idle": "15",
+        "keepalives_interval": "5",
+        "keepalives_count": "3",
         "user": "u",
         "dbname": "d",
         "host": "a,a,10.0.0.1",

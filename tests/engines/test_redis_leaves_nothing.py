@@ -29,7 +29,7 @@ from tenure.engine import RECORD_TTL
 
 NAMES = 300 if depth.full else 20
 TTL = 2.0
-STATE, SESSIONS = b"tenure:{0}:state", b"tenure:{0}:sessions"
+STATE, SESSIONS, RESTING = (b"tenure:{0}:" + key for key in (b"state", b"sessions", b"resting"))
 
 
 async def lock(store, name):
@@ -149,7 +149,8 @@ async def paused_queue(store, name):
 def names(server):
     """The keys, but for those of the settings of queues, which expire when their time has passed."""
     keys = {name: server("PTTL", name) / 1000 for name in server("KEYS", "*") if name != STATE}
-    return {name for name, seconds in keys.items() if not RECORD_TTL < seconds <= 2 * RECORD_TTL}
+    found = {name for name, seconds in keys.items() if not RECORD_TTL < seconds <= 2 * RECORD_TTL}
+    return found - {RESTING} if SESSIONS in found else found
 
 
 async def become(expected, look):

@@ -4,7 +4,7 @@ import anyio
 import pytest
 from wires import Wire, at_home
 
-from tenure.engine import CloseSession, OpenSession, RenewSession, Reply
+from tenure.engine import CloseSession, OpenSession, Ping, RenewSession, Reply, Resting
 from tenure.engines.memory import MemoryEngine
 from tenure.errors import EngineError, StoreClosed, StoreUnavailable
 from tenure.store._dispatch import Dispatcher, Dispatchers
@@ -38,6 +38,8 @@ class Link(Wire):
 
 
 class Held:
+    _rests = False
+
     def __init__(self, granted_as=("a holder", 1)):
         self.reasons = []
         self._granted_as = granted_as
@@ -330,3 +332,114 @@ def test_names_are_used_once():
     assert repr(session) == "<Session process/1 ttl=3 held=0 lost=None>"
     # it was never opened: it cannot be trusted, and it has not expired either
     assert (session.lost, session.check()) == (None, None)
+
+
+@pytest.fixture
+def rests(link, monkeypatch):
+    """Makes the engine let sessions rest for as long as the list says, then not at all."""
+    apply, periods = link.engine.apply, []
+
+    def answer(operation):
+        answered = apply(operation)
+        if isinstance(operation, RenewSession) and operation.rest and answered is Reply.OK and periods:
+            link.engine.apply(OpenSession(operation.key, "process", 10_000))
+            return Resting(periods.pop(0))
+        return answered
+
+    monkeypatch.setattr(link.engine, "apply", answer)
+    return periods
+
+
+async def test_it_is_silent_while_it_rests(sessions, link, rests, virtual_clock):
+    rests += [600.0, 600.0]
+    session = await sessions.get(3.0)
+    await anyio.sleep(1.1)
+    assert session.resting
+    assert session.deadline == pytest.approx(1 + 600 + 3 - 0.3)
+    await anyio.sleep(590)
+    assert len(link.of(RenewSession)) == 1
+    await anyio.sleep(600)
+    assert [operation.rest for operation in link.of(RenewSession)] == [600, 600]
+    assert session.usable
+
+
+@pytest.mark.parametrize("get", [True, False])
+async def test_what_uses_it_wakes_it_first(sessions, link, rests, virtual_clock, get):
+    rests.append(600.0)
+    session = await sessions.get(3.0)
+    await anyio.sleep(100)
+    link.seconds = 0.1
+    assert session is (await sessions.get(3.0) if get else sessions.current(3.0))
+    session.dispatcher.send(Ping(), lambda _: None)
+    assert not session.resting
+    # it is not trusted for longer than the engine would after a hint
+    assert session.deadline == pytest.approx(100 + 3 - 0.3)
+    await anyio.sleep(0.5)
+    assert link.log[-2:] == [RenewSession(session.id), Ping()]
+    before = len(link.of(RenewSession))
+    await anyio.sleep(3)
+    assert len(link.of(RenewSession)) == before + 3
+
+
+async def test_used_while_it_asks_it_stays_awake(sessions, link, rests, virtual_clock):
+    rests.append(600.0)
+    session = await sessions.get(3.0)
+    link.seconds = 0.4
+    await anyio.sleep(1.2)
+    assert session.resting
+    assert sessions.current(3.0) is session
+    await anyio.sleep(0.7)
+    assert [operation.rest for operation in link.of(RenewSession)[:2]] == [600, 0]
+    assert not session.resting
+    assert session.deadline < 10
+
+
+async def test_with_something_held_it_does_not_ask(sessions, link, rests, virtual_clock):
+    rests.append(600.0)
+    session = await sessions.get(3.0)
+    session.add(held := Held())
+    await anyio.sleep(5)
+    assert {operation.rest for operation in link.of(RenewSession)} == {0}
+    session.drop(held)
+    await anyio.sleep(2)
+    assert session.resting
+
+
+async def test_when_others_wake_it_comes_back_soon_and_rests_on(sessions, link, rests, virtual_clock):
+    rests += [600.0, 600.0]
+    session = await sessions.get(3.0)
+    await anyio.sleep(100)
+    session.on_wake()
+    await anyio.sleep(1.1)
+    assert [operation.rest for operation in link.of(RenewSession)] == [600, 600]
+    assert session.resting
+    session.on_wake()
+    assert sessions.current(3.0) is session
+    session.on_wake()
+    await anyio.sleep(2.5)
+    assert len(link.of(RenewSession)) == 5
+
+
+async def test_gone_as_it_wakes_it_is_lost(sessions, link, rests, virtual_clock):
+    rests.append(600.0)
+    session = await sessions.get(3.0)
+    await anyio.sleep(100)
+    link.engine.apply(CloseSession(session.id))
+    assert sessions.current(3.0) is session
+    await anyio.sleep(0.1)
+    assert session.lost == "gone"
+    assert await sessions.get(3.0) is not session
+
+
+async def test_refused_as_it_wakes_it_asks_again(sessions, link, rests, virtual_clock):
+    rests.append(600.0)
+    session = await sessions.get(3.0)
+    await anyio.sleep(100)
+    link.refused = RenewSession
+    sessions.current(3.0)
+    await anyio.sleep(0.5)
+    link.refused = ()
+    await anyio.sleep(0.5)
+    assert session.usable
+    await anyio.sleep(5)
+    assert session.usable

@@ -17,7 +17,8 @@ ttl has lost its session.
 Sessions. A session is the registration of a process, which renews it. Only `OpenSession` creates one. The answer to an
 operation with an unknown or ended session is `Reply.GONE`; the operation has no effect. A session that is not renewed
 within its ttl ends as if it had been closed: the engine releases all that it holds and removes it from all queues of
-waiters.
+waiters. A session with nothing but idle takers and watches may rest (`RenewSession.rest`): while all sessions rest and
+nothing is due, nobody sends anything. The engine hints some of them with WAKE before another one is awake.
 
 Expiry. Every operation first processes what time has made due:
 - Expired sessions end, in the order of expiry, then id. Each gives up its holds, claims, producers, tasks, idle takers
@@ -64,7 +65,9 @@ from tenure.arguments import LONGEST as LONGEST
 
 from ._answers import (
     CAP as CAP,
+    IN_USE as IN_USE,
     RESPONSE_TIMEOUT as RESPONSE_TIMEOUT,
+    SILENCE as SILENCE,
     A as A,
     ClaimAnswer as ClaimAnswer,
     Claimed as Claimed,
@@ -78,6 +81,7 @@ from ._answers import (
     Operation as Operation,
     Queued as Queued,
     Reply as Reply,
+    Resting as Resting,
 )
 from ._batching import Batches as Batches
 from ._claims import (

@@ -15,6 +15,12 @@ CAP = 256
 RESPONSE_TIMEOUT = 5.0
 """Seconds after which a server that does not answer counts as gone, by default."""
 
+IN_USE = 15.0
+"""Seconds for which a connection counts as in use after a command: it is asked for signs of life."""
+
+SILENCE = 600.0
+"""Seconds between signs of life of a connection that is not in use."""
+
 A = TypeVar("A")
 
 
@@ -62,8 +68,19 @@ class Notice(Enum):
     )
     BROKEN = "broken"  # a hold was taken from you; `name` is its holder
     HELD = "held"  # a limiter for which you wait is held off; `LIMITER` says for how long
+    WAKE = "wake"  # the session `name` rests, and others do not any more: renew it
     MISSED = "missed"  # hints may have been lost, and what was acknowledged: ask for everything again
     LOST = "lost"  # a connection to the engine was lost: `Engine.unreachable` says why
+
+
+@value
+class Resting:
+    """The session need not be renewed for so many seconds, and ends a ttl later.
+
+    0 if an idle taker of the session has to ask. A hint with WAKE, or with READY for such a taker, ends the rest.
+    """
+
+    seconds: float
 
 
 @value

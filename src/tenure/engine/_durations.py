@@ -15,7 +15,7 @@ from ._claims import Claim, EditClaim
 from ._counters import HoldOff, RateLimit, Refund, RefundRequest, Spend, SpendRequest
 from ._enlisting import Complete, CompleteAll, PutOne
 from ._families import PutChildren
-from ._sessions import OpenSession
+from ._sessions import OpenSession, RenewSession
 from ._settings import Configure, read
 from ._tasks import Exchange, Move, NewTask, OnDuplicate, Put, PutRequest, SetPaused, Settle
 
@@ -190,6 +190,7 @@ Only the other limits are checked here. Raises `EngineError` as `clamp_durations
 _BOUNDS: Mapping[type, Callable[[Any], Any]] = {
     **CHECKS,
     OpenSession: _fields("ttl"),
+    RenewSession: _fields("rest"),
     Claim: _fields("quarantine"),
     EditClaim: _fields("cool_down"),
     Move: _fields("ttl", "delay"),

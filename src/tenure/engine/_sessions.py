@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from ._answers import Operation, Reply
+from ._answers import Operation, Reply, Resting
 from ._value import value
 
 
@@ -29,10 +29,15 @@ class OpenSession(Operation[Reply]):
 
 
 @value
-class RenewSession(Operation[Reply]):
-    """Push the end of the session to a ttl from now. -> OK, GONE. Never revives."""
+class RenewSession(Operation[Reply | Resting]):
+    """Push the end of the session to a ttl from now. -> OK, GONE, `Resting`. Never revives.
+
+    A session that has nothing but idle takers and watches may `rest`, for so many seconds at most: it is not renewed
+    before something becomes due. An engine may always answer OK instead.
+    """
 
     key: str
+    rest: float = 0.0
 
 
 @value

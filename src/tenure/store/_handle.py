@@ -164,6 +164,10 @@ class StoreHandle:
                     self._reconciler.reconcile(session)
         elif hint.news is e.Notice.BROKEN:
             self.sessions.lose_one(hint.name, "broken")
+        elif hint.news is e.Notice.WAKE:
+            for session in self.sessions:
+                if session.id == hint.name:
+                    session.on_wake()
         elif hint.news is e.Notice.LOST:
             self.availability.check()
         elif hint.news is e.Notice.HELD:

@@ -9,12 +9,14 @@ that it held.
 | new       | -inf       | None    | `OpenSession` is acknowledged              | open                                 |
 |           |            |         | it is refused, or the store closes         | lost ("refused")                     |
 | open      | a time     | None    | `RenewSession` is acknowledged             | open, with a later `deadline`        |
+|           |            |         | it may rest                                | resting                              |
 |           |            |         | the store begins to close                  | dismissed                            |
 |           |            |         | the deadline passes                        | lost ("expired")                     |
 |           |            |         | the deadline passes on the boot clock      | lost ("suspended")                   |
 |           |            |         | any answer is GONE                         | lost ("gone")                        |
 |           |            |         | a release is not acknowledged for a ttl    | lost ("unacknowledged")              |
 |           |            |         | the loop is blocked for `max_block`        | lost ("blocked")                     |
+| resting   | a time     | None    | an operation is about to use it            | open, with an earlier `deadline`     |
 | dismissed | a time     | None    | as open                                    | as open; once the store closed: lost |
 | lost      | any        | why     | the last that was held under it has left   | `CloseSession` is sent               |
 
@@ -29,10 +31,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 from math import inf
+from random import uniform
 from threading import get_ident
 from typing import Any, Protocol
 
 import anyio
+from anyio import CancelScope
 
 import tenure.engine as e
 from tenure.errors import EngineError, StoreClosed
@@ -43,6 +47,7 @@ from tenure.waiting import Line, now
 from ._dispatch import Dispatcher, Dispatchers
 
 LEAST_TTL = 0.5
+_LONGEST_REST = 600.0
 _FORGOTTEN = (
     "the server no longer knows this session: its data were deleted, it restarted or failed over without them, or it"
     " ended the session before its time; tasks and locks of other processes may be gone as well"
@@ -63,6 +68,14 @@ boot_time: Callable[[], float] = (
 
 class Held:
     __slots__ = ()
+
+    @property
+    def _rests(self) -> bool:
+        """True for idle takers, which the engine hints: the session may rest."""
+        return False
+
+    def _rest(self, seconds: float) -> None:
+        """The session rests for so long; 0: ask now."""
 
     @property
     def _granted_as(self) -> tuple[str, int] | None:
@@ -102,6 +115,11 @@ class Session:
         self.held: dict[Held, None] = {}
         self.unreleased: dict[Unreleased, float] = {}
         """The releases that are not acknowledged, with the time since when."""
+        self.resting: bool = False
+        """True if the last renewal asked for a rest, and nothing has used the session since."""
+        self._renew_at = -inf
+        self._watch: Callable[[], object]
+        self._sleep: CancelScope | None = None
         self._dismissed = False
         self._boot_deadline = -inf
         self._offset: float = 0.0
@@ -225,33 +243,82 @@ class Session:
         self.reporter.notice("session.opened", session=self.id, ttl=self.ttl)
         self._extend(sent, boot)
         self.beat = boot
+        self._watch = on_open
         on_open()
+        self._renew_at = sent + self.ttl / 3
         while True:
-            await anyio.sleep_until(sent + self.ttl / 3)
+            while now() < self._renew_at:
+                with CancelScope(deadline=self._renew_at) as self._sleep:
+                    await anyio.sleep_forever()
             self._look_after_the_unreleased()
             if self.check() is not None:
                 return
             sent, boot = anyio.current_time(), boot_time()
             self.beat = boot
-            with anyio.CancelScope(deadline=self.deadline) as scope:
-                if not await self._renew():
-                    self.lose("gone")
+            self._renew_at = sent + self.ttl / 3
+            self.resting = not self.unreleased and all(held._rests for held in self.held)
+            with CancelScope(deadline=self.deadline) as scope:
+                await self._renew(sent, boot)
             if self.check() is not None:
                 return
-            if not scope.cancelled_caught:  # else the watchdog has extended the deadline meanwhile
-                self._extend(sent, boot)
+            if scope.cancelled_caught:  # the watchdog has extended the deadline meanwhile
+                self.resting = False
 
-    async def _renew(self) -> bool:
+    async def _renew(self, sent: float, boot: float) -> None:
         while True:
+            renewal = e.RenewSession(self.id, _LONGEST_REST if self.resting else 0.0)
             try:
-                return await self.dispatcher.call(e.RenewSession(self.id), urgent=True) is e.Reply.OK
+                answer = await self.dispatcher.call(renewal, urgent=True)
             except EngineError:  # the engine is there but cannot: as good as a failure in transit
                 await anyio.sleep(self.margin / 2)
+            else:
+                break
+        if answer is e.Reply.GONE:
+            self.lose("gone")
+        elif not renewal.rest or self.resting:  # else it is awake again, by a renewal behind this one
+            self.resting = isinstance(answer, e.Resting)
+            seconds = answer.seconds if isinstance(answer, e.Resting) else 0.0
+            self._extend(sent, boot, seconds)
+            if self.resting:
+                self._renew_at = sent + max(self.ttl / 3, seconds)
+                for held in list(self.held):
+                    held._rest(seconds)
 
-    def _extend(self, sent: float, boot: float) -> None:
+    def wake(self) -> None:
+        """End the rest, before an operation uses the session. The engine may have shortened it by a hint."""
+        self.resting = False
+        sent, boot = now(), boot_time()
+        self.beat = boot
+        self.deadline = min(self.deadline, sent + self.ttl - self.margin)
+        self._boot_deadline = min(self._boot_deadline, boot + self.ttl - self.margin)
+        self._watch()
+        self._sleep_until(sent + self.ttl / 3)
+        self.dispatcher.send(e.RenewSession(self.id), partial(self._on_awake, sent, boot))
+
+    def _on_awake(self, sent: float, boot: float, answer: object) -> None:
+        if answer is e.Reply.OK:
+            if self.check() is None:
+                self._extend(sent, boot)
+        elif answer is e.Reply.GONE:
+            self.lose("gone")
+        else:
+            self._sleep_until(now())
+
+    def on_wake(self) -> None:
+        """Others do not rest any more: renew soon, as a session that still rests, to watch over them."""
+        if self.resting:
+            self._sleep_until(min(self._renew_at, now() + uniform(0, self.ttl / 3)))
+
+    def _sleep_until(self, time: float) -> None:
+        self._renew_at = time
+        if self._sleep is not None:
+            self._sleep.deadline = time
+
+    def _extend(self, sent: float, boot: float, rest: float = 0.0) -> None:
+        seconds = rest + self.ttl - self.margin
         self._offset = sent - boot
-        self.deadline = sent + self.ttl - self.margin
-        self._boot_deadline = boot + self.ttl - self.margin
+        self.deadline = sent + seconds
+        self._boot_deadline = boot + seconds
         if self.deadline > anyio.current_time():
             self._wake_openers()
 
@@ -295,6 +362,8 @@ class Sessions:
         session = self._current.get((self._dispatchers.of(key or self.process), ttl))
         if session is None or session.deadline == -inf or session.check() is not None:
             return None
+        if session.resting:
+            session.wake()
         return session
 
     async def get(self, ttl: float, key: str = "") -> Session:
@@ -314,6 +383,8 @@ class Sessions:
                     f"heartbeat {session.id}", session.keep, self._on_open
                 )
             elif session.deadline > -inf:
+                if session.resting:
+                    session.wake()
                 return session
             await session.opened()
 

@@ -72,6 +72,9 @@ class Timer:
         if self.due < self._armed:
             self._arm()
 
+    def stop(self) -> None:
+        self.due = inf
+
     def _arm(self) -> None:
         self._armed = self.due
         self._call_at(self._armed, partial(self._on_time, self._armed))

@@ -138,7 +138,11 @@ class Watchdog:
                 self._alive.wait()
 
     def _usable(self) -> list[Session]:
-        return [session for session in self._sessions if session.beat > -inf and not session.is_over()]
+        return [
+            session
+            for session in self._sessions
+            if session.beat > -inf and not (session.resting or session.is_over())
+        ]
 
     def _give_sign(self) -> None:
         # On the loop. A session that is closed before the verdict arrives would give the task back without a try. The

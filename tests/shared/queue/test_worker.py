@@ -644,8 +644,8 @@ async def test_an_idle_worker_costs_next_to_nothing(recording, virtual_clock):
             await anyio.sleep(seconds)
             kinds = [type(operation) for operation in recording.take()]
             group.cancel_scope.cancel()
-        assert set(kinds) == {RenewSession, Exchange}
-        assert len(kinds) / seconds <= 0.15
+        assert set(kinds) <= {RenewSession, Exchange}
+        assert len(kinds) / seconds <= (0.002 if "redis" in recording.url else 0.15)
 
 
 async def test_a_busy_worker_costs_as_little(recording, virtual_clock):

@@ -17,6 +17,8 @@ _SCHEMES = ("postgresql", "postgres")
 _SHOWN = ("user", "host", "port", "dbname")
 _PLACE = ("host", "hostaddr", "port")
 _LOGIN = re.compile(r"([^@/?#]*@)?[^@]*")
+_KEEP_ALIVE = {"keepalives_idle": "15", "keepalives_interval": "5", "keepalives_count": "3"}
+"""An idle store sends nothing: the kernel finds within half a minute that the other machine is gone."""
 _PORTS = re.compile(r"[0-9,]*")
 _DIRECT = re.compile(r"(?<=[?&])direct=([^&]*)&?")
 
@@ -39,7 +41,7 @@ class Address:
         """The connection string for libpq, with more parameters; names of hosts are looked up. Raises `OSError`."""
         hosts = str(self.parameters.get("host", "")).split(",")
         if not any(_has_to_be_looked_up(host) for host in hosts) or "hostaddr" in self.parameters:
-            return make_conninfo(**self.parameters, **more)
+            return make_conninfo(**_KEEP_ALIVE | self.parameters, **more)
         ports = str(self.parameters.get("port", "")).split(",")
         ports = ports * len(hosts) if len(ports) == 1 else ports
         found: list[tuple[str, str, str]] = []
@@ -51,7 +53,7 @@ class Address:
         places = {
             name: ",".join(column) for name, column in zip(_PLACE, zip(*found, strict=True), strict=True)
         }
-        return make_conninfo(**self.parameters | places, **more)
+        return make_conninfo(**_KEEP_ALIVE | self.parameters | places, **more)
 
 
 def _has_to_be_looked_up(host: str) -> bool:

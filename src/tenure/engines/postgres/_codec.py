@@ -128,6 +128,7 @@ _ANSWERS: dict[str, Any] = {
     "outcome": e.Outcome,
     "unfinished": e.Unfinished,
     "changed": e.MovedCount,
+    "resting": e.Resting,
 }
 
 

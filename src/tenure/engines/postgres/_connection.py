@@ -235,15 +235,21 @@ class Connection:
             self._on_notification(place, text)
 
     async def _watch(self, pipelines: Sequence[Pipeline]) -> None:
+        sent, used = 0, anyio.current_time()
         while True:
             with anyio.move_on_after(self._response_timeout / 2):
                 await self._dropped.wait()
                 raise OSError(self._trouble)
+            time = anyio.current_time()
+            if sum(pipeline.sent for pipeline in pipelines) != sent:
+                used = time
             for pipeline in pipelines:
                 if pipeline.oldest is None:
-                    pipeline.send([Statement("SELECT 1")], _nothing)
-                elif anyio.current_time() - pipeline.oldest > self._response_timeout:
+                    if time < used + e.IN_USE or time >= pipeline.last_sent + e.SILENCE:
+                        pipeline.send([Statement("SELECT 1")], _nothing)
+                elif time - pipeline.oldest > self._response_timeout:
                     raise OSError(f"no answer within {self._response_timeout:g} s")
+            sent = sum(pipeline.sent for pipeline in pipelines)
 
     def _break(self, pipelines: Sequence[Pipeline]) -> None:
         self._commands = self._listening = None

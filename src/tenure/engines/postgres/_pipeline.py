@@ -58,6 +58,9 @@ class Pipeline:
         """Precedes each statement in its transaction, since a pooler may use another server connection for each. None:
         the server connection is ours alone, and keeps settings and prepared statements.
         """
+        self.sent = 0
+        """The number of calls of `send`, the last of them at `last_sent`."""
+        self.last_sent = now()
         self._connection = connection
         self._on_notification = on_notification
         self._names: dict[tuple[str, tuple[int, ...]], bytes] = {}
@@ -100,7 +103,9 @@ class Pipeline:
         except Error as error:
             raise OSError(_first_line(error)) from error
         finally:
-            self._pending.append(Batch(len(statements), on_over))
+            self._pending.append(batch := Batch(len(statements), on_over))
+            self.sent += 1
+            self.last_sent = batch.sent
 
     async def ask(self, statement: Statement) -> Result:
         """Send a statement and wait for its result. Raises `OSError`. Cancellation: it is executed all the same."""

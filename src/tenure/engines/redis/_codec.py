@@ -41,6 +41,7 @@ _ANSWERS: dict[str, type] = {
     "named": e.Named,
     "outcome": e.Outcome,
     "queued": e.Queued,
+    "resting": e.Resting,
     "toomany": e.TooMany,
     "unfinished": e.Unfinished,
 }

@@ -273,6 +273,7 @@ class Connection:
 
     async def _watch(self) -> None:
         seen, looks = -1, 0
+        used = asked = anyio.current_time()
         while True:
             with anyio.move_on_after(self._response_timeout / 2):
                 await self._dropped.wait()
@@ -280,10 +281,15 @@ class Connection:
             if await self.address.moved():
                 raise anyio.BrokenResourceError("another server has become the primary")
             looks = looks + 1 if self._pending and self._replies == seen else 0
+            time = anyio.current_time()
+            if self._pending or self._replies > seen + 1:  # more than the answer to a PING
+                used = time
             seen = self._replies
             if looks == 2:
                 raise TimeoutError(f"no answer within {self._response_timeout:g} s")
-            self._check_order()
+            if time < used + e.IN_USE or time >= asked + e.SILENCE:
+                asked = time
+                self._check_order()
 
     def _check_order(self) -> None:
         """Ask for a reply that no other command gets: a reply that was lost or added shifts all replies behind it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import ssl
 from collections.abc import Iterable
 from contextlib import suppress
@@ -18,6 +19,15 @@ from tenure.arguments import check_count
 
 _SCHEMES = ("redis", "rediss", "unix")
 _LOGIN = re.compile(r"[a-zA-Z+]+://([^@/?#]*@)?[^@]*")
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """Have the kernel find within half a minute that the other machine is gone: an idle store sends nothing."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE.items():
+        if (option := getattr(socket, name, None)) is not None:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 class Endpoint(Protocol):
@@ -83,6 +93,7 @@ class Address:
         with suppress(AttributeError):
             if reached := stream.extra(SocketAttribute.remote_address, None):  # noqa: S610 not Django's
                 e.remember(self.host, str(reached[0]))
+                keep_alive(stream.extra(SocketAttribute.raw_socket))  # noqa: S610
         return stream
 
     async def moved(self) -> bool:

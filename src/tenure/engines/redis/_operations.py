@@ -28,7 +28,7 @@ _SCRIPTS: dict[type[e.Operation[Any]], tuple[str, str]] = {
     e.Ping: ("sessions ping", "ok"),
     e.Progress: ("records progress", "ok refused requested"),
     e.RemoveResource: ("claim_operations remove_resource", "ok unknown"),
-    e.RenewSession: ("sessions renew_session", "ok gone"),
+    e.RenewSession: ("sessions renew_session", "ok gone resting"),
     e.Resize: ("holds resize", "ok refused"),
     e.SetEntry: ("family_operations set_entry", "ok entry toomany refused requested unknown children"),
     e.SetPaused: ("records set_paused", "ok"),

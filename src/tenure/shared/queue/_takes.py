@@ -348,6 +348,15 @@ class Takers(Held):
         self._give_back_suspects()
         self._line.fail_all(lambda: StoreClosed("the store was closed"))
 
+    @property
+    def _rests(self) -> bool:
+        return not (self._holders or self._settling or self._sent or self._probes or self._batcher.busy)
+
+    def _rest(self, seconds: float) -> None:
+        self._alarm.stop()
+        if not seconds:
+            self.reask()
+
     def _lose(self, reason: str) -> None:
         del reason
         self._demand.session_lost()

@@ -72,9 +72,11 @@ CREATE TABLE tenure.session (
     ttl bigint NOT NULL,
     expires bigint NOT NULL,
     page bigint NOT NULL DEFAULT 0,
+    resting boolean NOT NULL DEFAULT false,
     UNIQUE (name, page)
 ) WITH (fillfactor = 50);
 CREATE INDEX session_expires ON tenure.session (expires, name);
+CREATE INDEX session_awake ON tenure.session (expires) WHERE NOT resting;
 
 -- The last answer to the numbered operations of a session on an object.
 CREATE TABLE tenure.cached_reply (

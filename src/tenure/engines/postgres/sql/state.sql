@@ -147,6 +147,20 @@ BEGIN
     PERFORM pg_notify('tenure.' || md5(_process), concat(payload, ' ', nextval('tenure.last_hint')));
 END $$;
 
+-- Silence: while all sessions rest, none of them sends life signs. One is about to be awake: some of the others are told,
+-- and come back from then on whenever a session that is awake may have ended. Those that came last are hardly dead, and
+-- others may be on other machines.
+CREATE FUNCTION tenure.break_silence() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM tenure.session s WHERE NOT s.resting) THEN
+        PERFORM tenure.hint(w.process, '', w.name, 'wake') FROM (
+            (SELECT s.name, s.process FROM tenure.session s ORDER BY s.expires DESC LIMIT 8)
+            UNION
+            (SELECT s.name, s.process FROM tenure.session s ORDER BY random() LIMIT 8)
+        ) w;
+    END IF;
+END $$;
+
 -- watches
 
 CREATE FUNCTION tenure.subscribe_once(_kind text, _name bytea, _task bigint, _session tenure.session) RETURNS void

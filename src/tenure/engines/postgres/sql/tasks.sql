@@ -197,6 +197,9 @@ CREATE FUNCTION tenure.hint_takers(_q tenure.queue, _count bigint) RETURNS tenur
 DECLARE
     taker tenure.taker;
 BEGIN
+    IF _count > 0 AND _q.takers > 0 THEN
+        PERFORM tenure.break_silence(); -- this taker may be dead
+    END IF;
     WHILE _count > 0 AND _q.takers > 0 AND NOT _q.paused LOOP
         SELECT * INTO taker FROM tenure.taker t WHERE t.queue = _q.name AND t.made >= _q.first_taker
         ORDER BY t.made LIMIT 1;

@@ -18,17 +18,26 @@ local function set_time(field, time)
     end
 end
 
+-- When a session, wait or sweep of children is due; without the sessions if they all rest.
+local function first_expiry(all_rest)
+    local sweep = call('EXISTS', P .. 'sweeping') == 1 and tonumber(call('HGET', P .. 'state', 'sweep_at') or 0)
+    return math.min(sweep or math.huge, not all_rest and first_time('sessions') or math.huge,
+        first_time('timeouts') or math.huge)
+end
+
+function due.first_due(all_rest)
+    return math.min(first_expiry(all_rest), first_time('expiring') or math.huge, first_time('cooling') or math.huge)
+end
+
 -- -> when asking again could help
 function due.set_expiry()
-    local sweep = call('EXISTS', P .. 'sweeping') == 1 and tonumber(call('HGET', P .. 'state', 'sweep_at') or 0)
-    local time = math.min(
-        sweep or math.huge, first_time('sessions') or math.huge, first_time('timeouts') or math.huge)
+    local time = first_expiry()
     set_time('expiry', time < math.huge and time)
     return time
 end
 
 function due.set_due()
-    local time = math.min(due.set_expiry(), first_time('expiring') or math.huge, first_time('cooling') or math.huge)
+    local time = math.min(due.set_expiry(), due.first_due())
     local left = call('EXISTS', P .. 'unserved', P .. 'unadmitted', P .. 'unnotified', P .. 'unoffered')
     set_time('due', left > 0 and 0 or time < math.huge and time)
 end

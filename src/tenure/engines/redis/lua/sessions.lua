@@ -1,7 +1,10 @@
 -- Sessions: life signs. `<session>:session` is a hash {process, ttl, number}. No two sessions have the same
 -- number. ARGV[3] is the operation.
-local due = require('due')
 local numbers = require('numbers')
+local queues = require('queues')
+local rests = require('rests')
+require('steps')
+require('takers')
 
 if numbers.is_due then
     return 'more'
@@ -15,10 +18,16 @@ local function allow_beyond_maxmemory()
     call('PERSIST', P .. 'sessions')
 end
 
-local function renew(session, ttl)
-    call('ZADD', P .. 'sessions', numbers.now + ttl, session)
-    due.set_due()
-    return 'ok'
+-- When an idle taker of a queue has to ask.
+local function taker_due(name)
+    local queue = queues.read_queue(name)
+    local pace = queues.paced[queue]
+    if queue.paused == 1 then
+        return math.huge
+    elseif not (pace and pace.open == 0) and require('paces').count_waiting(queue) > 0 then
+        return numbers.now
+    end
+    return require('order').first_due(queue) or math.huge
 end
 
 -- ARGV: "", 1 to delete what could not be read -> ok
@@ -32,18 +41,32 @@ end
 -- ARGV: session, process, ttl -> ok
 function operations.open_session(session)
     allow_beyond_maxmemory()
+    if call('EXISTS', P .. 'sessions') == 0 then
+        rests.announce()
+    end
     if call('EXISTS', P .. session .. ':session') == 0 then
         call('HSET', P .. session .. ':session', 'process', ARGV[5], 'number', call('HINCRBY', P .. 'state', 'id', 1))
     end
     call('HSET', P .. session .. ':session', 'ttl', ARGV[6])
-    return renew(session, tonumber(ARGV[6]))
+    rests.wake(session, tonumber(ARGV[6]))
+    return 'ok'
 end
 
--- ARGV: session -> ok, gone
+-- ARGV: session, how long it may rest -> ok, gone, or resting: for how long
 function operations.renew_session(session)
     allow_beyond_maxmemory()
     local ttl = call('HGET', P .. session .. ':session', 'ttl')
-    return ttl and renew(session, tonumber(ttl)) or 'gone'
+    if not ttl then
+        return 'gone'
+    elseif tonumber(ARGV[5]) > 0 and call('ZCOUNT', P .. session .. ':items', '-inf', '(5e15') == 0 then
+        local time = math.huge
+        for _, item in ipairs(call('ZRANGEBYSCORE', P .. session .. ':items', 5e15, '(6e15')) do
+            time = math.min(time, taker_due(sub(item, 7)))
+        end
+        return {'resting', rests.rest(session, tonumber(ttl), tonumber(ARGV[5]), time)}
+    end
+    rests.wake(session, tonumber(ttl))
+    return 'ok'
 end
 
 return operations[ARGV[3]](ARGV[4])

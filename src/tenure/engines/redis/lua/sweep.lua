@@ -156,6 +156,7 @@ local function end_session(session)
     end
     call('DEL', P .. session .. ':session')
     call('ZREM', P .. 'sessions', session)
+    call('SREM', P .. 'resting', session)
     return true
 end
 

@@ -27,11 +27,18 @@ end
 
 -- Have as many idle takers ask as are needed for `count` tasks.
 function takers.hint_takers(queue, count)
+    if count > 0 and queue.takers > 0 and call('EXISTS', P .. 'resting') == 1 then
+        require('rests').break_silence() -- this taker may be dead
+    end
     while count > 0 and queue.takers > 0 and queue.paused == 0 do
         local session = call('ZRANGE', queue.key .. ':takers', 0, 0)[1]
-        count = count - takers.forget_taker(queue, session)
+        local want = takers.forget_taker(queue, session)
         local process = call('HGET', P .. session .. ':session', 'process')
-        call(PUBLISH, CHANNEL .. process, cjson.encode({queue.name, '', 'ready'}))
+        local reached = call(PUBLISH, CHANNEL .. process, cjson.encode({queue.name, '', 'ready'}))
+        -- a process that does not listen here is dead, or asks once it is back; in a cluster it may listen elsewhere
+        if reached > 0 or P ~= 'tenure:{0}:' then
+            count = count - want
+        end
     end
 end
 
