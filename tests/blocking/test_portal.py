@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from functools import partial
 from weakref import ref
 
 import pytest
+import sniffio
 
 import tenure
 from tenure import blocking
@@ -43,6 +45,32 @@ def test_a_thread_that_has_ended_is_replaced():
         assert portal.ended
         assert blocking.WorkQueue(store, "mail").put(1)
         assert other.ping() > 0
+
+
+@pytest.mark.parametrize("name", ["asyncio", "uvloop", "trio", None])
+def test_the_environment_names_the_loop_of_the_thread(monkeypatch, name):
+    if name in ("uvloop", None):
+        pytest.importorskip("uvloop")
+
+    async def runs():
+        trio = sniffio.current_async_library() == "trio"
+        return "trio" if trio else type(asyncio.get_running_loop()).__module__.partition(".")[0]
+
+    if name is None:
+        monkeypatch.delenv("TENURE_BLOCKING_LOOP", raising=False)
+    else:
+        monkeypatch.setenv("TENURE_BLOCKING_LOOP", name)
+    with blocking.open_store("memory:") as store:
+        assert portal_for(store).call(runs) == (name or "uvloop")
+        with blocking.Lock(store, "report"):
+            assert blocking.WorkQueue(store, "mail").put(1)
+        assert store.ping() > 0
+
+
+def test_an_unknown_loop_is_an_error_of_the_call(monkeypatch):
+    monkeypatch.setenv("TENURE_BLOCKING_LOOP", "curio")
+    with pytest.raises(ValueError, match="TENURE_BLOCKING_LOOP must be asyncio, uvloop or trio, not 'curio'"):
+        blocking.open_store("memory:").ping()
 
 
 def test_a_call_that_meets_the_closing_gets_an_error():

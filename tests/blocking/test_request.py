@@ -135,7 +135,7 @@ def test_leaving_twice_and_leaving_what_was_not_entered_are_refused(store):
 
 
 def test_a_loop_that_cannot_be_started_is_an_error_of_the_call(monkeypatch):
-    def fail(function):
+    def fail(function, **_):
         raise OSError("too many open files")
 
     store = blocking.open_store("memory:")

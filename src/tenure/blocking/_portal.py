@@ -16,6 +16,7 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from threading import Thread, get_ident
 from typing import Any, TypeVar
 
@@ -282,7 +283,7 @@ class Portal:
         self._thread, self._ident = threading.current_thread(), get_ident()
         problem = None
         try:
-            anyio.run(self._main)
+            anyio.run(self._main, **_loop())
         except BaseException as fault:
             problem = fault
             # asyncio ends the threads that resolve names in another thread, and Python starts none at its end, by when
@@ -324,6 +325,16 @@ class Portal:
             self._upkeep.cancel()
             group.cancel_scope.cancel("the portal has ended")
         self._returned = True
+
+
+def _loop() -> dict[str, Any]:
+    """The options of the loop that TENURE_BLOCKING_LOOP names; by default of uvloop, where it is installed."""
+    name = os.environ.get("TENURE_BLOCKING_LOOP") or ("uvloop" if find_spec("uvloop") else "asyncio")
+    if name not in ("asyncio", "uvloop", "trio"):
+        raise ValueError(f"TENURE_BLOCKING_LOOP must be asyncio, uvloop or trio, not {name!r}")
+    if name == "uvloop":
+        return {"backend_options": {"use_uvloop": True}}
+    return {"backend": name}
 
 
 class Caller:

@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from secrets import token_hex
+from time import perf_counter
 from typing import Self
 
-import anyio
 import anyio.lowlevel
 from anyio import AsyncContextManagerMixin
 
@@ -17,6 +17,7 @@ from tenure.arguments import AsyncBlock, Seconds, check_name, check_seconds
 from tenure.errors import EngineError, StoreUnavailable
 from tenure.observe import Observer
 from tenure.upkeep import BackgroundTask, Upkeep, in_one_task, unwrapped_task_group
+from tenure.waiting import now, runs_in_real_time
 
 from ._codec import Codec, JsonCodec, check_codec
 from ._handle import StoreHandle
@@ -184,9 +185,11 @@ class Store(AsyncBlock, AsyncContextManagerMixin):
 
         Raises `EngineError`, `StoreClosed`, `StoreUnavailable`.
         """
-        start = anyio.current_time()
+        # uvloop's time has steps of a millisecond
+        time = perf_counter if runs_in_real_time() else now
+        start = time()
         await self._handle.call(e.Ping())
-        return anyio.current_time() - start
+        return time() - start
 
     async def statistics(self) -> StoreStatistics:
         """The statistics of this store; also while it closes. Raises `RuntimeError` if it was never opened."""
