@@ -20,6 +20,12 @@ def _unless_empty(values: Sequence[bytes]) -> Blobs | None:
     return Blobs(value or None for value in values) if any(values) else None
 
 
+def _unless_never(durations: Sequence[float | None]) -> Ints | None:
+    if durations.count(None) == len(durations):
+        return None
+    return Ints([microseconds(duration, _NEVER) for duration in durations])
+
+
 def _put(op: e.Put) -> tuple[Argument, ...]:
     requests = op.requests
     cursors = [request.cursor or (None, None) for request in requests]
@@ -46,19 +52,18 @@ def _put(op: e.Put) -> tuple[Argument, ...]:
 
 def new_tasks(tasks: Sequence[e.NewTask]) -> Columns:
     keyed = any(task.key is not None for task in tasks)
-    late = any(task.deadline is not None for task in tasks)
     return Columns(
         "new_tasks",
         (
             Blobs([task.payload for task in tasks]),
             Ints([task.priority for task in tasks]),
-            Ints([microseconds(task.delay) for task in tasks]),
+            Ints([microseconds(task.delay) for task in tasks]) if any(task.delay for task in tasks) else None,
             Blobs([_or_null(task.key) for task in tasks]) if keyed else None,
-            Ints([microseconds(task.expires, _NEVER) for task in tasks]),
+            _unless_never([task.expires for task in tasks]),
             _unless_empty([task.meta for task in tasks]),
             Blobs([name(task.group) for task in tasks]) if any(task.group for task in tasks) else None,
             Texts(map(about_key, tasks)) if keyed and any(map(_does_more, tasks)) else None,
-            Ints([microseconds(task.deadline, _NEVER) for task in tasks]) if late else None,
+            _unless_never([task.deadline for task in tasks]),
         ),
     )
 
