@@ -21,9 +21,8 @@ def _unless_empty(values: Sequence[bytes]) -> Blobs | None:
 
 
 def _unless_never(durations: Sequence[float | None]) -> Ints | None:
-    if durations.count(None) == len(durations):
-        return None
-    return Ints([microseconds(duration, _NEVER) for duration in durations])
+    known = durations.count(None) < len(durations)
+    return Ints([microseconds(each, _NEVER) for each in durations]) if known else None
 
 
 def _put(op: e.Put) -> tuple[Argument, ...]:
@@ -83,9 +82,7 @@ def _at_least_none(duration: float | None) -> int:
 def _put_answer(row: Row) -> e.Accepted | e.Conflict | e.Queued | e.Reply:
     if row.word == "accepted":
         return e.Accepted(tuple(e.Duplicate(-number) if number < 0 else number for number in row.n))
-    if row.word == "conflict":
-        return e.Conflict(row.b[0])
-    return answer_of(row)
+    return e.Conflict(row.b[0]) if row.word == "conflict" else answer_of(row)
 
 
 def _exchange(op: e.Exchange) -> tuple[Argument, ...]:

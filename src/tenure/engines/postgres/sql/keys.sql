@@ -160,7 +160,7 @@ BEGIN
     RETURN _q;
 END $$;
 
--- Tasks of which some have keys that do more than to refuse, one after the other. -> the queue, and of each task its
+-- Tasks of which some have keys that do more than to refuse, one after the other. -> the queue, and of each task
 -- its id, or below zero the id of the task in its way
 CREATE FUNCTION tenure.accept_keyed_tasks(
     _now bigint, INOUT _q tenure.queue, _tasks tenure.new_tasks, OUT _ids bigint[]

@@ -49,8 +49,7 @@ BEGIN
         n.payload, n.meta, coalesce(n.group_name, ''), CASE WHEN n.key IS NOT NULL THEN _now END, _kin,
         CASE WHEN n.deadline >= 0 THEN _now + n.deadline END
     FROM unnest(_ids, _tasks.payloads, _tasks.priorities, _tasks.delays, _tasks.keys, _tasks.expires, _tasks.metas,
-        _tasks.groups, _tasks.deadlines)
-        AS n (id, payload, priority, delay, key, expires, meta, group_name, deadline)
+        _tasks.groups, _tasks.deadlines) AS n (id, payload, priority, delay, key, expires, meta, group_name, deadline)
     WHERE n.id > 0;
     GET DIAGNOSTICS added = ROW_COUNT;
     ready := added;
