@@ -20,6 +20,11 @@ def _unless_empty(values: Sequence[bytes]) -> Blobs | None:
     return Blobs(value or None for value in values) if any(values) else None
 
 
+def _unless_never(durations: Sequence[float | None]) -> Ints | None:
+    known = durations.count(None) < len(durations)
+    return Ints([microseconds(each, _NEVER) for each in durations]) if known else None
+
+
 def _put(op: e.Put) -> tuple[Argument, ...]:
     requests = op.requests
     cursors = [request.cursor or (None, None) for request in requests]
@@ -46,19 +51,18 @@ def _put(op: e.Put) -> tuple[Argument, ...]:
 
 def new_tasks(tasks: Sequence[e.NewTask]) -> Columns:
     keyed = any(task.key is not None for task in tasks)
-    late = any(task.deadline is not None for task in tasks)
     return Columns(
         "new_tasks",
         (
             Blobs([task.payload for task in tasks]),
             Ints([task.priority for task in tasks]),
-            Ints([microseconds(task.delay) for task in tasks]),
+            Ints([microseconds(task.delay) for task in tasks]) if any(task.delay for task in tasks) else None,
             Blobs([_or_null(task.key) for task in tasks]) if keyed else None,
-            Ints([microseconds(task.expires, _NEVER) for task in tasks]),
+            _unless_never([task.expires for task in tasks]),
             _unless_empty([task.meta for task in tasks]),
             Blobs([name(task.group) for task in tasks]) if any(task.group for task in tasks) else None,
             Texts(map(about_key, tasks)) if keyed and any(map(_does_more, tasks)) else None,
-            Ints([microseconds(task.deadline, _NEVER) for task in tasks]) if late else None,
+            _unless_never([task.deadline for task in tasks]),
         ),
     )
 
@@ -78,9 +82,7 @@ def _at_least_none(duration: float | None) -> int:
 def _put_answer(row: Row) -> e.Accepted | e.Conflict | e.Queued | e.Reply:
     if row.word == "accepted":
         return e.Accepted(tuple(e.Duplicate(-number) if number < 0 else number for number in row.n))
-    if row.word == "conflict":
-        return e.Conflict(row.b[0])
-    return answer_of(row)
+    return e.Conflict(row.b[0]) if row.word == "conflict" else answer_of(row)
 
 
 def _exchange(op: e.Exchange) -> tuple[Argument, ...]:

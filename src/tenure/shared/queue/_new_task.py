@@ -102,8 +102,11 @@ def new_task(
 
 
 def task_of(
-    queue: Encoding[T], item: Item[T], on_duplicate: e.OnDuplicate, span_meta: Mapping[str, str]
+    queue: Encoding[T], item: T | Item[T], on_duplicate: e.OnDuplicate, span_meta: Mapping[str, str]
 ) -> e.NewTask:
+    if not isinstance(item, Item):
+        return new_task(queue, item, span_meta)
+    item = cast("Item[T]", item)
     if item.name is not None:
         raise ValueError(
             f"name is for items of Children.put_many, not {item.name!r} for a task without a parent"

@@ -205,10 +205,10 @@ class WorkQueue(Target[P], Generic[P]):
         kind = type(cast("object", items))
         if issubclass(kind, (str, bytes, Mapping)) or not issubclass(kind, Iterable):
             raise TypeError(f"items must be an iterable of payloads, such as a list, not {kind.__name__}")
-        entries = [cast("Item[P]", item) if isinstance(item, Item) else Item(item) for item in items]
+        entries = list(items)
+        keys = [item.options.get("key") for item in entries if isinstance(item, Item)]
         if on_duplicate != "refuse" and any(
-            isinstance(key := item.options.get("key"), Key) and key.on_duplicate == "refuse"
-            for item in entries
+            isinstance(key, Key) and key.on_duplicate == "refuse" for key in keys
         ):
             raise ValueError(f"no key may say 'refuse' with on_duplicate={on_duplicate!r}")
         with PutSpan(self._store.reporter, self.key, len(entries)) as span:

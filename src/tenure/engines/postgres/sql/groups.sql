@@ -254,7 +254,7 @@ BEGIN
             _q := tenure.regroup(_q, _groups, _live, _waiting, _leased, 0, 0, _priorities, _ready_at, _id);
         END IF;
     ELSE
-        IF _ready_at IS NOT NULL THEN
+        IF _ready_at IS NOT NULL AND (_q.fronts[1] = ALL (_priorities) AND _q.fronts[2] < _ready_at) IS NOT TRUE THEN
             _q.fronts := tenure.with_fronts(_q.fronts, _priorities, _ready_at, _id);
         END IF;
         _q.takeable := _q.takeable + _n * _waiting;

@@ -160,7 +160,7 @@ BEGIN
     RETURN _q;
 END $$;
 
--- Tasks of which some have keys that do more than to refuse, one after the other. -> the queue, and of each task its
+-- Tasks of which some have keys that do more than to refuse, one after the other. -> the queue, and of each task
 -- its id, or below zero the id of the task in its way
 CREATE FUNCTION tenure.accept_keyed_tasks(
     _now bigint, INOUT _q tenure.queue, _tasks tenure.new_tasks, OUT _ids bigint[]
@@ -186,7 +186,7 @@ BEGIN
         IF owner._id IS NOT NULL AND (owner._rests OR about[1] <> 'replace') THEN
             IF about[1] = 'replace' THEN
                 _q := tenure.replace_task(_now, _q, owner._id, _tasks.payloads[i], _tasks.priorities[i],
-                    _tasks.delays[i], _tasks.expires[i], _tasks.metas[i], coalesce(_tasks.groups[i], ''),
+                    coalesce(_tasks.delays[i], 0), _tasks.expires[i], _tasks.metas[i], coalesce(_tasks.groups[i], ''),
                     about[3]::bigint, _tasks.deadlines[i]);
                 IF about[2]::bigint >= 0 THEN
                     _q := tenure.keep_key(_now, _q, _tasks.keys[i], owner._id, about[2]::bigint);
@@ -199,7 +199,7 @@ BEGIN
             _q := tenure.supersede_task(_now, _q, _tasks.keys[i]);
         END IF;
         IF about[3]::bigint >= 0 THEN
-            _tasks.delays[i] := least(_tasks.delays[i], about[3]::bigint);
+            _tasks.delays[i] := least(coalesce(_tasks.delays[i], 0), about[3]::bigint);
         END IF;
         accepted := tenure.accept_tasks(_now, _q, tenure.some_tasks(_tasks, i, i), NULL, NULL);
         _q := accepted._q;

@@ -42,28 +42,26 @@ BEGIN
         FROM generate_series(1, count) i LEFT JOIN unnest(new_ones) WITH ORDINALITY n (i, place) USING (i);
         SELECT array_agg(coalesce(_ids[i], -_ids[_firsts[i]]) ORDER BY i) INTO _ids FROM generate_series(1, count) i;
     END IF;
-    WITH put AS (
-        INSERT INTO tenure.task
-            (id, queue, priority, ready_at, delayed, key, expires, payload, meta, group_name, first_put, kin,
-            deadline)
-        SELECT n.id, _q.name, n.priority, _now + n.delay, n.delay > 0, n.key,
-            _now + least(CASE WHEN n.expires >= 0 THEN n.expires END, CASE WHEN n.deadline >= 0 THEN n.deadline END),
-            n.payload, n.meta, coalesce(n.group_name, ''), CASE WHEN n.key IS NOT NULL THEN _now END, _kin,
-            CASE WHEN n.deadline >= 0 THEN _now + n.deadline END
-        FROM unnest(_ids, _tasks.payloads, _tasks.priorities, _tasks.delays, _tasks.keys, _tasks.expires, _tasks.metas,
-            _tasks.groups, _tasks.deadlines)
-            AS n (id, payload, priority, delay, key, expires, meta, group_name, deadline)
-        WHERE n.id > 0
-        RETURNING delayed
-    )
-    SELECT count(*) FILTER (WHERE NOT p.delayed), count(*) INTO ready, added FROM put p;
-    IF _tasks.groups IS NOT NULL OR _q.round > 0 THEN
-        SELECT array_agg(coalesce(n.name, '')) FILTER (WHERE n.delay = 0),
-            array_agg(coalesce(n.name, '')) FILTER (WHERE n.delay > 0),
-            array_agg(n.priority) FILTER (WHERE n.delay = 0)
-        INTO ready_groups, delayed_groups, priorities
-        FROM unnest(_ids, _tasks.groups, _tasks.delays, _tasks.priorities) n (id, name, delay, priority)
-        WHERE n.id > 0;
+    INSERT INTO tenure.task
+        (id, queue, priority, ready_at, delayed, key, expires, payload, meta, group_name, first_put, kin, deadline)
+    SELECT n.id, _q.name, n.priority, _now + coalesce(n.delay, 0), coalesce(n.delay > 0, false), n.key,
+        _now + least(CASE WHEN n.expires >= 0 THEN n.expires END, CASE WHEN n.deadline >= 0 THEN n.deadline END),
+        n.payload, n.meta, coalesce(n.group_name, ''), CASE WHEN n.key IS NOT NULL THEN _now END, _kin,
+        CASE WHEN n.deadline >= 0 THEN _now + n.deadline END
+    FROM unnest(_ids, _tasks.payloads, _tasks.priorities, _tasks.delays, _tasks.keys, _tasks.expires, _tasks.metas,
+        _tasks.groups, _tasks.deadlines) AS n (id, payload, priority, delay, key, expires, meta, group_name, deadline)
+    WHERE n.id > 0;
+    GET DIAGNOSTICS added = ROW_COUNT;
+    ready := added;
+    IF _tasks.delays IS NOT NULL OR _tasks.groups IS NOT NULL OR _q.round > 0 THEN
+        SELECT count(*) FILTER (WHERE n.delay <= 0), array_agg(n.name) FILTER (WHERE n.delay <= 0),
+            array_agg(n.name) FILTER (WHERE n.delay > 0), array_agg(n.priority) FILTER (WHERE n.delay <= 0)
+        INTO ready, ready_groups, delayed_groups, priorities
+        FROM (
+            SELECT coalesce(u.name, '') AS name, coalesce(u.delay, 0) AS delay, u.priority
+            FROM unnest(_ids, _tasks.groups, _tasks.delays, _tasks.priorities) u (id, name, delay, priority)
+            WHERE u.id > 0
+        ) n;
     END IF;
     _q.put := _q.put + added;
     IF ready > 0 THEN

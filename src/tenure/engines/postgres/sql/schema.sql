@@ -33,9 +33,9 @@ CREATE TYPE tenure.put_requests AS (
     producers bytea[], waits bigint[], cursors bytea[], cursor_values bytea[], counts bigint[], expected bytea[]
 );
 
--- The tasks of all these requests, one behind the other. `keys`, `metas`, `groups` and `deadlines` are NULL when none
--- has one, and so is `about`, see keys.sql, when no key does more than to refuse; an expiry or a deadline below zero is
--- none.
+-- The tasks of all these requests, one behind the other. An array but for `payloads` and `priorities` is NULL when no
+-- task has such a thing, and `about`, see keys.sql, when no key does more than to refuse. An expiry or a deadline below
+-- zero is none.
 CREATE TYPE tenure.new_tasks AS (
     payloads bytea[], priorities bigint[], delays bigint[], keys bytea[], expires bigint[], metas bytea[],
     groups bytea[], about text[], deadlines bigint[]

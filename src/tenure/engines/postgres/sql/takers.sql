@@ -75,8 +75,7 @@ BEGIN
 END $$;
 
 -- Settle tasks without a family that are not late in one statement, if all of them end and no client waits for the end
--- of one.
--- -> the queue, and which of the settlements were not applied
+-- of one. -> the queue, and which of the settlements were not applied
 CREATE FUNCTION tenure.settle_endings(
     _now bigint, INOUT _q tenure.queue, _mine tenure.session, _settle tenure.settlements, OUT _left bigint[]
 ) LANGUAGE plpgsql AS $$
@@ -156,7 +155,9 @@ CREATE FUNCTION tenure.settle_tasks(
 DECLARE
     settled record;
     first bigint;
+    i bigint;
     late bigint[] := '{}'::bigint[];
+    turn bigint[] := '{}'::bigint[];
     left_over bigint[] := '{}'::bigint[];
 BEGIN
     IF _q.producers = 0 AND NOT _q.awaited
@@ -172,27 +173,21 @@ BEGIN
             RETURN;
         END IF;
     ELSE
-        FOR i IN 1 .. cardinality(_settle.ids) LOOP
+        turn := ARRAY(SELECT generate_subscripts(_settle.ids, 1));
+    END IF;
+    FOR behind IN 0 .. 1 LOOP
+        FOREACH i IN ARRAY turn LOOP
             settled := tenure.settle_task(_now, _q, _mine, _settle.ids[i], _settle.tokens[i], _settle.verdicts[i],
                 _settle.results[i], _settle.delays[i], CASE WHEN _settle.ttls[i] >= 0 THEN _settle.ttls[i] END,
-                _settle.failures[i], false);
+                _settle.failures[i], behind = 1);
             _q := settled._q;
             IF settled._in_time IS NULL THEN
-                left_over := left_over || i::bigint;
+                left_over := left_over || i;
             ELSIF NOT settled._in_time THEN
-                late := late || i::bigint;
+                late := late || i;
             END IF;
         END LOOP;
-    END IF;
-    FOR i IN 1 .. cardinality(left_over) LOOP
-        settled := tenure.settle_task(_now, _q, _mine, _settle.ids[left_over[i]], _settle.tokens[left_over[i]],
-            _settle.verdicts[left_over[i]], _settle.results[left_over[i]], _settle.delays[left_over[i]],
-            CASE WHEN _settle.ttls[left_over[i]] >= 0 THEN _settle.ttls[left_over[i]] END,
-            _settle.failures[left_over[i]], true);
-        _q := settled._q;
-        IF NOT settled._in_time THEN
-            late := late || left_over[i];
-        END IF;
+        turn := left_over;
     END LOOP;
     _refused := ARRAY(SELECT _settle.tokens[u.i] FROM unnest(late) u (i) ORDER BY u.i);
     IF _q.awaited THEN
@@ -395,7 +390,7 @@ DECLARE
     taken record;
     count bigint := 0;
     first bigint;
-    stops bigint[];
+    stops bigint[] := '{}'::bigint[];
     due bigint;
     is_paced boolean;
     was_closed boolean;
@@ -458,8 +453,10 @@ BEGIN
     IF queue.takers > 0 AND queue.takeable + again > before THEN
         queue := tenure.offer_tasks(queue, queue.takeable + again - before);
     END IF;
-    stops := ARRAY(SELECT t.token FROM tenure.task t
-        WHERE t.session = mine.id AND t.queue = _queue AND t.stop > 0 ORDER BY t.stop);
+    IF queue.live > count + queue.waiting + queue.delayed THEN
+        stops := ARRAY(SELECT t.token FROM tenure.task t
+            WHERE t.session = mine.id AND t.queue = _queue AND t.stop > 0 ORDER BY t.stop);
+    END IF;
     IF queue.delayed > 0 OR queue.first_closed IS NOT NULL OR queue.closed_until IS NOT NULL THEN
         due := tenure.next_due(queue);
     END IF;
