@@ -68,7 +68,7 @@ class Notice(Enum):
     )
     BROKEN = "broken"  # a hold was taken from you; `name` is its holder
     HELD = "held"  # a limiter for which you wait is held off; `LIMITER` says for how long
-    WAKE = "wake"  # the session `name` rests, and others do not any more: renew it
+    WAKE = "wake"  # the session `name` rests, and another session is awake: renew it
     MISSED = "missed"  # hints may have been lost, and what was acknowledged: ask for everything again
     LOST = "lost"  # a connection to the engine was lost: `Engine.unreachable` says why
 

@@ -305,7 +305,7 @@ class Session:
             self._sleep_until(now())
 
     def on_wake(self) -> None:
-        """Others do not rest any more: renew soon, as a session that still rests, to watch over them."""
+        """Another session is awake: renew soon, as a session that still rests, to watch over that one."""
         if self.resting:
             self._sleep_until(min(self._renew_at, now() + uniform(0, self.ttl / 3)))
 

@@ -58,7 +58,8 @@ BEGIN
         RETURN NULL;
     END IF;
     time := least(_now + _longest,
-        (SELECT s.expires FROM tenure.session s WHERE NOT s.resting AND s.id <> mine.id ORDER BY s.expires LIMIT 1),
+        (SELECT s.expires FROM tenure.session s WHERE NOT s.resting AND s.id <> mine.id AND s.expires >= since
+            ORDER BY s.expires LIMIT 1),
         (SELECT t.expires FROM tenure.task t WHERE t.expires >= since ORDER BY t.expires LIMIT 1),
         (SELECT r.rest_until FROM tenure.resource r WHERE r.rests AND r.rest_until >= since ORDER BY r.rest_until LIMIT 1),
         (SELECT t.due FROM tenure.todo t WHERE t.due >= since ORDER BY t.due LIMIT 1),

@@ -152,7 +152,8 @@ END $$;
 -- others may be on other machines.
 CREATE FUNCTION tenure.break_silence() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF NOT EXISTS (SELECT FROM tenure.session s WHERE NOT s.resting) THEN
+    -- from the end: a held snapshot keeps the entries of former heartbeats before it
+    IF (SELECT s.id FROM tenure.session s WHERE NOT s.resting ORDER BY s.expires DESC LIMIT 1) IS NULL THEN
         PERFORM tenure.hint(w.process, '', w.name, 'wake') FROM (
             (SELECT s.name, s.process FROM tenure.session s ORDER BY s.expires DESC LIMIT 8)
             UNION
