@@ -208,6 +208,8 @@ class Search:
 
     def _tell(self, world, hints):
         for news in hints:
+            if news.news is e.Notice.MISSED:
+                continue  # the server is new
             client = world.named(news.process)
             if client.alive:
                 world = world.put(self.hear(client, news))

@@ -32,6 +32,7 @@ def view(**given):
     empty = {
         "queues": {},
         "keys": (),
+        "limiters": {},
         "pools": (),
         "processes": (),
         "processors": (),
@@ -252,6 +253,7 @@ def test_programs_get_a_document(store_with_a_queue, command):
         "running",
         "processors",
         "deadlocks",
+        "limiters",
         "totals",
     } == set(document)
     assert document["queues"][0]["name"] == "mail"

@@ -33,7 +33,7 @@ class Memory:
     def rows(self):
         engine = self._engine
         state, queues = engine._state, engine._queues
-        dues = {"replies": state.replies_due, "queues": queues._due}
+        dues = {"replies": state.replies_due, "queues": queues.due}
         kept = {
             "sessions": state.sessions,
             "replies": state._replies,

@@ -98,7 +98,7 @@ def test_whatever_there_is_many_of(backlog, ask, cost):
     ask(e.OpenSession("other", "p", 1e6))
     answer, commands = cost(e.CloseSession("other"))
     assert answer is e.Reply.OK
-    assert commands < 30
+    assert commands < 35
 
 
 @pytest.mark.parametrize("state", PURGES)
@@ -152,7 +152,7 @@ def test_numbered_answers_do_not_lengthen_the_end_of_a_session(ask, cost):
         ask(e.Spend("other", 1, f"r{n}", (e.SpendRequest((1.0,)),), (e.RateLimit("", 1.0, 1.0),)))
     answer, commands = cost(e.CloseSession("other"))
     assert answer is e.Reply.OK
-    assert commands < 30
+    assert commands < 35
 
 
 def test_sessions_that_expire_together_end_in_short_steps(ask, cost, clock):

@@ -101,7 +101,7 @@ FAULTS = {
     "nobody is told what there is to take": (
         queue,
         "call(PUBLISH, CHANNEL .. process, cjson.encode({queue.name, '', 'ready'}))",
-        "",
+        "1",
         "nobody comes",
     ),
     "what a dead taker had stays with it": (

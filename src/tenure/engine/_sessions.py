@@ -30,7 +30,7 @@ class OpenSession(Operation[Reply]):
 
 @value
 class RenewSession(Operation[Reply | Resting]):
-    """Push the end of the session to a ttl from now. -> OK, GONE, `Resting`. Never revives.
+    """Push the end of the session to a ttl from now. -> OK, GONE, Resting. Never revives.
 
     A session that has nothing but idle takers and watches may `rest`, for so many seconds at most: it is not renewed
     before something becomes due. An engine may always answer OK instead.
