@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import anyio
 import pytest
 from wires import Wire, at_home
@@ -442,4 +444,18 @@ async def test_refused_as_it_wakes_it_asks_again(sessions, link, rests, virtual_
     await anyio.sleep(0.5)
     assert session.usable
     await anyio.sleep(5)
+    assert session.usable
+
+
+async def test_awake_behind_a_rest_it_is_awake(sessions, link, rests, virtual_clock):
+    """After an outage the heartbeat goes first, and the renewal that was to wake the session comes behind it."""
+    rests.append(600.0)
+    session = await sessions.get(3.0)
+    await anyio.sleep(1.5)
+    assert session.resting
+    session._on_awake(anyio.current_time(), time.monotonic(), Reply.OK)
+    assert not session.resting
+    assert session.deadline == pytest.approx(1.5 + 3 - 0.3)
+    session.add(Held())
+    await anyio.sleep(10)
     assert session.usable

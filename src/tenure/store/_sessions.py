@@ -298,7 +298,10 @@ class Session:
     def _on_awake(self, sent: float, boot: float, answer: object) -> None:
         if answer is e.Reply.OK:
             if self.check() is None:
+                # after an outage, a heartbeat that asks for a rest goes before this renewal, whenever it was made
+                self.resting = False
                 self._extend(sent, boot)
+                self._sleep_until(sent + self.ttl / 3)
         elif answer is e.Reply.GONE:
             self.lose("gone")
         else:
