@@ -12,6 +12,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 import tenure
+import tenure.engine
 from tenure import EngineError, Lock, StoreUnavailable, WorkQueue
 from tenure.engine import (
     HOLDERS,
@@ -632,3 +633,24 @@ async def test_a_connection_that_is_cut_while_much_is_being_sent_is_made_anew(po
                 proxy.heal()
                 proxy.cut()
             assert sum([(await queue.statistics()).put for queue in queues]) == 70
+
+
+@pytest.mark.parametrize("silence", [600.0, 0.0])
+async def test_connections_that_are_not_in_use_send_nothing(own_postgres_server, monkeypatch, silence):
+    monkeypatch.setattr(tenure.engine, "IN_USE", 0.0)
+    monkeypatch.setattr(tenure.engine, "SILENCE", silence)
+    server = own_postgres_server()
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+
+        def last():
+            of = "FROM pg_stat_activity WHERE application_name ~ '^tenure'"
+            return connection.execute(f"SELECT pid, query_start {of} ORDER BY pid").fetchall()
+
+        async with tenure.open_store(PostgresEngine(server.url(), response_timeout=0.4)) as store:
+            await store.ping()
+            await anyio.sleep(0.5)
+            before = last()
+            assert len(before) == 2
+            await anyio.sleep(0.9)
+            assert (last() == before) is (silence > 0)
+            await store.ping()

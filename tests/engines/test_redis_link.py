@@ -9,6 +9,7 @@ from contextlib import suppress
 import anyio
 import pytest
 
+import tenure.engine
 from tenure import EngineError, Lock
 from tenure.engine import Acquire, Granted, OpenSession, Ping, Queued, Release, Reply
 from tenure.engines import open_store
@@ -233,3 +234,21 @@ async def test_a_user_that_may_not_listen_gets_a_clear_error(own_redis_server):
     with pytest.raises(EngineError, match="the user lacks a permission: NOPERM"):
         async with open_store(engine):
             pytest.fail("it was opened")
+
+
+@pytest.mark.parametrize("silence", [600.0, 0.0])
+async def test_a_connection_that_is_not_in_use_sends_nothing(own_redis_server, monkeypatch, silence):
+    monkeypatch.setattr(tenure.engine, "IN_USE", 0.0)
+    monkeypatch.setattr(tenure.engine, "SILENCE", silence)
+    server = own_redis_server()
+
+    def pings():
+        return server("INFO", "commandstats").partition(b"cmdstat_ping:calls=")[2].partition(b",")[0]
+
+    async with open_store(RedisEngine(server.url, response_timeout=0.4)) as store:
+        await store.ping()
+        await anyio.sleep(0.5)
+        before = pings()
+        await anyio.sleep(0.9)
+        assert (pings() == before) is (silence > 0)
+        await store.ping()

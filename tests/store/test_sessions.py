@@ -374,7 +374,7 @@ async def test_what_uses_it_wakes_it_first(sessions, link, rests, virtual_clock,
     assert session is (await sessions.get(3.0) if get else sessions.current(3.0))
     session.dispatcher.send(Ping(), lambda _: None)
     assert not session.resting
-    # it is not trusted for longer than the engine would after a hint
+    # the renewal shortens the session on the engine
     assert session.deadline == pytest.approx(100 + 3 - 0.3)
     await anyio.sleep(0.5)
     assert link.log[-2:] == [RenewSession(session.id), Ping()]

@@ -16,10 +16,10 @@ RESPONSE_TIMEOUT = 5.0
 """Seconds after which a server that does not answer counts as gone, by default."""
 
 IN_USE = 15.0
-"""Seconds for which a connection counts as in use after a command: it is asked for signs of life."""
+"""Seconds after a command in which the engine asks the server often for signs of life."""
 
 SILENCE = 600.0
-"""Seconds between signs of life of a connection that is not in use."""
+"""Seconds between signs of life of a connection that is not in use, and of a session that rests."""
 
 A = TypeVar("A")
 
@@ -77,7 +77,7 @@ class Notice(Enum):
 class Resting:
     """The session need not be renewed for so many seconds, and ends a ttl later.
 
-    0 if an idle taker of the session has to ask. A hint with WAKE, or with READY for such a taker, ends the rest.
+    `seconds` is 0 if an idle taker has to ask now. A hint with WAKE, or READY for such a taker, ends the rest.
     """
 
     seconds: float

@@ -47,7 +47,6 @@ from tenure.waiting import Line, now
 from ._dispatch import Dispatcher, Dispatchers
 
 LEAST_TTL = 0.5
-_LONGEST_REST = 600.0
 _FORGOTTEN = (
     "the server no longer knows this session: its data were deleted, it restarted or failed over without them, or it"
     " ended the session before its time; tasks and locks of other processes may be gone as well"
@@ -75,7 +74,7 @@ class Held:
         return False
 
     def _rest(self, seconds: float) -> None:
-        """The session rests for so long; 0: ask now."""
+        """Note that the session rests; with 0 seconds, ask the engine now."""
 
     @property
     def _granted_as(self) -> tuple[str, int] | None:
@@ -266,7 +265,7 @@ class Session:
 
     async def _renew(self, sent: float, boot: float) -> None:
         while True:
-            renewal = e.RenewSession(self.id, _LONGEST_REST if self.resting else 0.0)
+            renewal = e.RenewSession(self.id, e.SILENCE if self.resting else 0.0)
             try:
                 answer = await self.dispatcher.call(renewal, urgent=True)
             except EngineError:  # the engine is there but cannot: as good as a failure in transit
@@ -285,7 +284,7 @@ class Session:
                     held._rest(seconds)
 
     def wake(self) -> None:
-        """End the rest, before an operation uses the session. The engine may have shortened it by a hint."""
+        """End the rest, before an operation uses the session: from this renewal on, the engine grants a ttl alone."""
         self.resting = False
         sent, boot = now(), boot_time()
         self.beat = boot
@@ -308,7 +307,7 @@ class Session:
             self._sleep_until(now())
 
     def on_wake(self) -> None:
-        """Another session is awake: renew soon, as a session that still rests, to watch over that one."""
+        """Renew soon, and rest on: another session is awake, and has to be watched."""
         if self.resting:
             self._sleep_until(min(self._renew_at, now() + uniform(0, self.ttl / 3)))
 

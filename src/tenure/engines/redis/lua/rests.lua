@@ -23,7 +23,7 @@ function rests.break_silence()
     end
 end
 
--- The first session, maybe of a server that has lost its data: whoever listens asks for everything again.
+-- The first session of a server, which may have lost its data: all listening processes ask for everything again.
 function rests.announce()
     local kind = PUBLISH == 'PUBLISH' and 'CHANNELS' or 'SHARDCHANNELS'
     local channels = redis.pcall('PUBSUB', kind, CHANNEL .. '*') -- a user may lack the right
