@@ -11,7 +11,7 @@ from anyio import WouldBlock
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from tenure import WouldExceedDeadline
+from tenure import Limit, WouldExceedDeadline
 from tenure.local import TokenBucket
 from tenure.testing import assert_checkpoints
 
@@ -283,6 +283,17 @@ async def test_a_full_bucket_is_never_refused_for_a_rounding_error(virtual_clock
     for n in range(50):
         bucket.acquire_nowait(3)
         await anyio.sleep(n / 7 + 3 / rate + 1e-9)
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one limit", "several"])
+@pytest.mark.parametrize("burst", [50, 100, 1_000, 4_999])
+async def test_while_the_clock_stands_still_the_burst_is_all_there(virtual_clock, burst, several):
+    others = [Limit(7 * burst, unit="tokens")] if several else []
+    bucket = TokenBucket.of(Limit(burst), *others)
+    for _ in range(burst):
+        bucket.acquire_nowait()
+    with pytest.raises(WouldBlock):
+        bucket.acquire_nowait()
 
 
 # ---------------------------------------------------------------------------------------- cancellation and schedules

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import inf, isfinite
+from math import inf, isfinite, ulp
 from numbers import Real
 from typing import Any, Protocol, cast
 
@@ -108,7 +108,8 @@ class Level:
         if full_at < time:
             full_at = max(full_at, time - self._slack) if late else time
         # `due` has the same sums, so that a due amount is never refused for a rounding error
-        if full_at + (n - self.burst) * self.per > time:
+        due = full_at + (n - self.burst) * self.per
+        if due > time and due - rounding_of(self.burst, full_at) > time:
             return False
         self._full_at = full_at + n * self.per
         return True
@@ -175,6 +176,11 @@ def slack_of(per: float, fills_in: float) -> float:
     A bucket that holds fewer tokens than fall due in `MADE_UP` may hold one token more.
     """
     return min(MADE_UP, MADE_UP - fills_in + per if fills_in < MADE_UP else per / 2)
+
+
+def rounding_of(burst: float, full_at: float) -> float:
+    """The seconds by which the sum of a burst, taken in single tokens, may be too large."""
+    return (burst + 1) * ulp(full_at)
 
 
 def _check_positive(name: str, value: object) -> None:

@@ -7,7 +7,7 @@ from operator import add, sub
 from tenure.arguments import LONGEST
 from tenure.limits import Cost, LimiterState, Limits
 
-from ._level import MADE_UP, slack_of
+from ._level import MADE_UP, rounding_of, slack_of
 
 __all__ = ("Amounts", "Levels")
 
@@ -53,10 +53,11 @@ class Levels:
         after: list[float] = []
         for amount, full_at, (per, fills_in, slack) in zip(n, self._full_at, self._terms, strict=True):
             least = time - slack if late else time
-            # `due` has the same sums, so that a due amount is never refused for a rounding error
+            # as in `Level.take`
             least = max(least, full_at)
             then = least + amount * per
-            if amount and then - fills_in > time:
+            due = then - fills_in
+            if amount and due > time and due - rounding_of(fills_in / per, then) > time:
                 return False
             after.append(then)
         self._full_at = after
