@@ -547,6 +547,7 @@ OF_RELEASES = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", [*MUTANTS, *OF_RELEASES])
 def test_a_rule_that_is_put_back_is_noticed(name, monkeypatch):
     owner, method, other = {**MUTANTS, **OF_RELEASES}[name]
