@@ -21,7 +21,7 @@ PERFORMANCE, FIGURES = DOCS / "explanations/performance.md", ROOT / "benchmarks/
 AREAS = {
     "Queues and workers": (
         *("redis_queue", "postgres", "queues", "held_transaction", "groups", "batches", "processor"),
-        *("schedules", "children", "costs", "full_queue"),
+        *("schedules", "children", "owners", "costs", "full_queue"),
     ),
     "Locks and limits over a store": (
         "locks",
