@@ -19,6 +19,13 @@ Plan = dict[str, Any]
 """The work of a run, as JSON: `handler`, `inputs` or `from` (and `in`, if relative), `retries`, `timeout`."""
 
 
+InputSource = Lines | Names
+"""A sequence of inputs that can be read again from any position.
+
+Its methods block, and raise `UsageError` when the input is not what it was, or cannot be read.
+"""
+
+
 def make_plan(options: Options) -> Plan:
     plan: Plan = {"handler": options.handler}
     if options.globs:
@@ -41,7 +48,7 @@ def same_work(plan: Plan, other: Plan) -> bool:
     return all(plan.get(part) == other.get(part) for part in ("handler", "inputs", "from", "in"))
 
 
-def open_source(options: Options) -> Lines | Names:
+def open_source(options: Options) -> InputSource:
     return Names(options.globs) if options.globs else Lines(options.inputs)
 
 

@@ -8,9 +8,11 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import tenure.engine as e
 from tenure.cli._arguments import (
@@ -94,39 +96,21 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
         sources = ReloadWatcher(Path.cwd()) if args.reload else None
         start_logging(args.log[1], args.log[0])
         return Children(me, args.processes, args.grace, sources).run()
-    return work_here(
-        Options(
-            handler=args.handler,
-            queue=args.queue,
-            store=store_url(args.store),
-            store_option=store_option(args.store),
-            namespace=args.namespace,
-            ttl=args.ttl,
-            concurrency=args.concurrency,
-            batch=args.batch[0],
-            linger=args.batch[1],
-            every=args.every,
-            cron=args.cron,
-            tz=args.tz,
-            timeout=args.timeout,
-            retries=args.retries,
-            max_deliveries=args.max_deliveries,
-            executor=args.executor,
-            on_dead=args.on_dead,
-            health=_address(args.health, number),
-            metrics=_address(args.metrics, number),
-            grace=args.grace,
-            backend=args.backend,
-            log_level=args.log[1],
-            log_format=args.log[0],
-            parent=parent,
-            told=told,
-            failures=failures,
-            until_empty=args.until_empty or None,
-            max_tasks=args.max_tasks,
-            max_memory=args.max_memory,
-        )
-    )
+    given: dict[str, Any] = vars(args) | {
+        "store": store_url(args.store),
+        "store_option": store_option(args.store),
+        "batch": args.batch[0],
+        "linger": args.batch[1],
+        "health": _address(args.health, number),
+        "metrics": _address(args.metrics, number),
+        "log_format": args.log[0],
+        "log_level": args.log[1],
+        "parent": parent,
+        "told": told,
+        "failures": failures,
+        "until_empty": args.until_empty or None,
+    }
+    return work_here(Options(**{field.name: given[field.name] for field in fields(Options)}))
 
 
 def _check_ranges(
