@@ -268,14 +268,8 @@ def _member(
         seconds = limited(kwargs)
         return self._call(name, args, kwargs, seconds)
 
-    def on_the_loop(self: SyncProxy, *args: Any, **kwargs: Any) -> Any:
-        return self._call_plain(name, args, kwargs)
-
-    def here(self: SyncProxy, *args: Any, **kwargs: Any) -> Any:
-        return self._call_here(name, args, kwargs)
-
-    def in_transaction(self: SyncProxy, *args: Any, **kwargs: Any) -> Any:
-        return self._call_opened(name, args, kwargs)
+    def plain(self: SyncProxy, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self, way)(name, args, kwargs)
 
     def block(self: Pattern, *args: Any, **kwargs: Any) -> Any:
         seconds = limited(kwargs)
@@ -293,18 +287,17 @@ def _member(
         return Listing[Any](self, methodcaller(name, *args, **kwargs))
 
     made: Any
+    way = "_call_opened" if name.endswith("_sync") else "_call_plain" if name in on_loop else "_call_here"
     if inspect.iscoroutinefunction(member):
         made = waits
     elif returned.startswith("AbstractAsyncContextManager"):
         made = block
-    elif name.endswith("_sync"):
-        made = in_transaction
-    elif returned.startswith("Listing"):
+    elif way == "_call_here" and returned.startswith("Listing"):
         made = listed
-    elif returned == "Self":
+    elif way == "_call_here" and returned == "Self":
         made = derived
     else:
-        made = on_the_loop if name in on_loop else here
+        made = plain
     wraps(member)(made)
     made.__doc__ = described(member.__doc__)
     if limit:

@@ -103,7 +103,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def store_url(named: str | None) -> str:
-    """The store that `--store` names, or the environment variable, or a file in the working directory."""
     return named if named is not None else os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
 
 

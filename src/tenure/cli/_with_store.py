@@ -32,10 +32,7 @@ _KEY = re.compile("(queue|lock|rwlock|semaphore|election|pool|rate):(.+)", re.DO
 
 
 class ShownCodec:
-    """Reads payloads of any codec: JSON as it is, anything else, or JSON too deep to be printed, as text.
-
-    Thread safety: any; it has no state.
-    """
+    """Reads payloads of any codec: JSON as it is, anything else, or JSON too deep to be printed, as text."""
 
     def encode(self, value: Any) -> bytes:
         return json.dumps(value).encode()

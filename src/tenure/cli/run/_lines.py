@@ -26,8 +26,6 @@ class Lines:
     A position holds the number of the file, the offset and line in it, a checksum of all bytes read, and a stamp of the
     files' inodes, sizes and times. If the stamp has changed, the bytes are read again and the checksum compared: so a
     file may be copied, or grow.
-
-    Thread safety: one call at a time, on any thread.
     """
 
     def __init__(self, paths: tuple[str, ...]) -> None:

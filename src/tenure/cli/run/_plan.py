@@ -22,7 +22,8 @@ Plan = dict[str, Any]
 InputSource = Lines | Names
 """A sequence of inputs that can be read again from any position.
 
-Its methods block, and raise `UsageError` when the input is not what it was, or cannot be read.
+Its methods block, and raise `UsageError` when the input is not what it was, or cannot be read. They may be called in
+any thread, one at a time.
 """
 
 
@@ -44,7 +45,7 @@ def name_of(plan: Plan) -> str:
 
 
 def same_work(plan: Plan, other: Plan) -> bool:
-    """True if two plans are for the same handler and input; the number and the time limit of tries may differ."""
+    # the number and the time limit of tries may differ
     return all(plan.get(part) == other.get(part) for part in ("handler", "inputs", "from", "in"))
 
 

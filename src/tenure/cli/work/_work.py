@@ -29,6 +29,7 @@ from tenure.cli._arguments import (
 )
 from tenure.cli._errors import UsageError
 from tenure.cli._one_queue import name_of
+from tenure.cli._stop import handled
 from tenure.cli._with_store import check_names
 from tenure.serving import ending_signals, parse_address
 
@@ -70,12 +71,8 @@ examples:
 def work(words: Sequence[str]) -> int:
     # the first process of a container ignores a signal for which it has no handler yet
     numbers = [number for number in ending_signals() if number is not signal.SIGINT]
-    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
-    try:
+    with handled(dict.fromkeys(numbers, signal.default_int_handler)):
         return _work(_parser().parse_args(words), words)
-    finally:
-        for number, old in before.items():
-            signal.signal(number, signal.SIG_DFL if old is None else old)
 
 
 def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
