@@ -61,11 +61,11 @@ def _read(room: str) -> ast.Module:
 
 def _exported(room: str) -> tuple[str, ...]:
     """What `__all__` of a room says, or else what it imports as itself."""
-    body = _read(room).body
-    aliases = (alias for node in body if isinstance(node, ast.ImportFrom) for alias in node.names)
+    nodes = [node for node in ast.walk(_read(room)) if isinstance(node, ast.ImportFrom)]
+    aliases = (alias for node in nodes if node.module != "tenure" for alias in node.names)
     if itself := tuple(alias.name for alias in aliases if alias.name == alias.asname):
         return itself
-    for node in body:
+    for node in _read(room).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return ast.literal_eval(node.value)
     raise LookupError(f"{room} has no __all__")

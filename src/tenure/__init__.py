@@ -18,115 +18,62 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tenure.lazy import exports
+from tenure.lazy import exports, names
 
 if TYPE_CHECKING:
     from tenure import errors as errors, types as types
-    from tenure.engines import open_store
+    from tenure.engines import open_store as open_store
     from tenure.errors import (
-        AcquireTimeout,
-        BarrierBroken,
-        BulkheadFull,
-        CapacityMismatch,
-        CircuitOpen,
-        DuplicateTask,
-        EngineError,
-        LeaseLost,
-        OutcomeUnknown,
-        PoolClosed,
-        PoolTimeout,
-        QueueFull,
-        ResultUnavailable,
-        StoreClosed,
-        StoreUnavailable,
-        TaskCancelled,
-        TaskFailed,
-        TenureError,
-        WouldExceedDeadline,
+        AcquireTimeout as AcquireTimeout,
+        BarrierBroken as BarrierBroken,
+        BulkheadFull as BulkheadFull,
+        CapacityMismatch as CapacityMismatch,
+        CircuitOpen as CircuitOpen,
+        DuplicateTask as DuplicateTask,
+        EngineError as EngineError,
+        LeaseLost as LeaseLost,
+        OutcomeUnknown as OutcomeUnknown,
+        PoolClosed as PoolClosed,
+        PoolTimeout as PoolTimeout,
+        QueueFull as QueueFull,
+        ResultUnavailable as ResultUnavailable,
+        StoreClosed as StoreClosed,
+        StoreUnavailable as StoreUnavailable,
+        TaskCancelled as TaskCancelled,
+        TaskFailed as TaskFailed,
+        TenureError as TenureError,
+        WouldExceedDeadline as WouldExceedDeadline,
     )
-    from tenure.processor import Processor
-    from tenure.serving import serve
+    from tenure.processor import Processor as Processor
+    from tenure.serving import serve as serve
     from tenure.shared import (
-        Barrier,
-        BatchWorker,
-        Dead,
-        Discard,
-        Election,
-        Groups,
-        Item,
-        Job,
-        Keep,
-        Key,
-        Limit,
-        Lock,
-        QueueFigures,
-        RateLimiter,
-        ResourcePool,
-        Retry,
-        RetryLater,
-        RWLock,
-        Schedule,
-        Selection,
-        Semaphore,
-        SqlGuard,
-        Task,
-        Worker,
-        WorkQueue,
+        Barrier as Barrier,
+        BatchWorker as BatchWorker,
+        Dead as Dead,
+        Discard as Discard,
+        Election as Election,
+        Groups as Groups,
+        Item as Item,
+        Job as Job,
+        Keep as Keep,
+        Key as Key,
+        Limit as Limit,
+        Lock as Lock,
+        QueueFigures as QueueFigures,
+        RateLimiter as RateLimiter,
+        ResourcePool as ResourcePool,
+        Retry as Retry,
+        RetryLater as RetryLater,
+        RWLock as RWLock,
+        Schedule as Schedule,
+        Selection as Selection,
+        Semaphore as Semaphore,
+        SqlGuard as SqlGuard,
+        Task as Task,
+        Worker as Worker,
+        WorkQueue as WorkQueue,
     )
-    from tenure.store import MsgspecCodec, PydanticCodec, Store
-
-__all__ = (
-    "AcquireTimeout",
-    "Barrier",
-    "BarrierBroken",
-    "BatchWorker",
-    "BulkheadFull",
-    "CapacityMismatch",
-    "CircuitOpen",
-    "Dead",
-    "Discard",
-    "DuplicateTask",
-    "Election",
-    "EngineError",
-    "Groups",
-    "Item",
-    "Job",
-    "Keep",
-    "Key",
-    "LeaseLost",
-    "Limit",
-    "Lock",
-    "MsgspecCodec",
-    "OutcomeUnknown",
-    "PoolClosed",
-    "PoolTimeout",
-    "Processor",
-    "PydanticCodec",
-    "QueueFigures",
-    "QueueFull",
-    "RWLock",
-    "RateLimiter",
-    "ResourcePool",
-    "ResultUnavailable",
-    "Retry",
-    "RetryLater",
-    "Schedule",
-    "Selection",
-    "Semaphore",
-    "SqlGuard",
-    "Store",
-    "StoreClosed",
-    "StoreUnavailable",
-    "Task",
-    "TaskCancelled",
-    "TaskFailed",
-    "TenureError",
-    "WorkQueue",
-    "Worker",
-    "WouldExceedDeadline",
-    "open_store",
-    "serve",
-)
+    from tenure.store import MsgspecCodec as MsgspecCodec, PydanticCodec as PydanticCodec, Store as Store
 
 _ROOMS = (
     "blocking",
@@ -140,26 +87,26 @@ _ROOMS = (
     "store",
     "types",
 )
-_exported = exports(
-    __name__,
-    {
-        "tenure": {
-            "tenure.engines": "open_store",
-            "tenure.errors": """
+_HOMES = {
+    "tenure": {
+        "tenure.engines": "open_store",
+        "tenure.errors": """
             AcquireTimeout BarrierBroken BulkheadFull CapacityMismatch CircuitOpen DuplicateTask EngineError
             LeaseLost OutcomeUnknown PoolClosed PoolTimeout QueueFull ResultUnavailable StoreClosed
             StoreUnavailable TaskCancelled TaskFailed TenureError WouldExceedDeadline
         """,
-            "tenure.processor": "Processor",
-            "tenure.serving": "serve",
-            "tenure.shared": """
+        "tenure.processor": "Processor",
+        "tenure.serving": "serve",
+        "tenure.shared": """
             Barrier BatchWorker Dead Discard Election Groups Item Job Keep Key Limit Lock QueueFigures RateLimiter
             ResourcePool Retry RetryLater RWLock Schedule Selection Semaphore SqlGuard Task Worker WorkQueue
         """,
-            "tenure.store": "MsgspecCodec PydanticCodec Store",
-        }
-    },
-)
+        "tenure.store": "MsgspecCodec PydanticCodec Store",
+    }
+}
+
+__all__ = tuple(names(_HOMES))  # pyright: ignore[reportUnsupportedDunderAll]
+_exported = exports(__name__, _HOMES)
 
 
 def __getattr__(name: str) -> object:

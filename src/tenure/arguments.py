@@ -15,28 +15,6 @@ from functools import wraps
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, SupportsIndex, TypeAlias, TypeVar, cast, overload
 
-__all__ = (
-    "LARGEST",
-    "LONGEST",
-    "LONGEST_NAME",
-    "AsyncBlock",
-    "NotABlock",
-    "NotAwaited",
-    "Seconds",
-    "SyncBlock",
-    "check_count",
-    "check_flag",
-    "check_name",
-    "check_number",
-    "check_seconds",
-    "check_task_id",
-    "check_text",
-    "check_timeout",
-    "hinted",
-    "seconds_of",
-    "shows_options",
-)
-
 Params = ParamSpec("Params")
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-__all__ = ("exports", "extra")
+__all__ = ("exports", "extra", "names")
 
 
 def exports(room: str, homes: Mapping[str, Mapping[str, str]]) -> Callable[[str], Any]:
@@ -33,6 +33,11 @@ def exports(room: str, homes: Mapping[str, Mapping[str, str]]) -> Callable[[str]
         return value
 
     return __getattr__
+
+
+def names(homes: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """The names that a room exports, in order."""
+    return sorted(name for modules in homes.values() for text in modules.values() for name in text.split())
 
 
 def extra(module: str, name: str) -> Any:

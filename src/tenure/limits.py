@@ -18,17 +18,6 @@ from tenure.arguments import (
     seconds_of,
 )
 
-__all__ = (
-    "REQUESTS",
-    "Available",
-    "Cost",
-    "Limit",
-    "LimiterState",
-    "Limits",
-    "Spending",
-    "SpendingBlock",
-)
-
 B = TypeVar("B")
 """The booking that a limiter keeps, to correct it."""
 

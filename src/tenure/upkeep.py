@@ -14,8 +14,6 @@ from anyio.abc import TaskGroup, TaskStatus
 from tenure.pages import doc_page
 from tenure.waiting import this_task
 
-__all__ = ("BackgroundTask", "Upkeep", "in_one_task", "leaves", "unwrapped_task_group")
-
 
 @asynccontextmanager
 async def unwrapped_task_group() -> AsyncGenerator[TaskGroup]:

@@ -115,9 +115,8 @@ def fields_of(cls, names):
     return {name: found.get(name) or ast.Name("bool") for name in names}
 
 
-def read_only(name, annotation, doc=""):
-    text = f'"""{doc}"""' if doc else "..."
-    return ast.parse(f"@property\ndef {name}(self) -> {ast.unparse(annotation)}: {text}").body[0]
+def read_only(name, annotation):
+    return ast.parse(f"@property\ndef {name}(self) -> {ast.unparse(annotation)}: ...").body[0]
 
 
 def entering(cls, held):
@@ -141,7 +140,7 @@ def class_stub(cls):
         node.body += [stub_of(one, "") for one in inits]
         first = next(iter(inspect.signature(original).parameters))
         owner = next(one.annotation for one in source_of(inits[0]).args.args if one.arg == first)
-        node.body.append(read_only(first, owner, "What it is over."))
+        node.body.append(read_only(first, owner))
     for name, annotation in fields_of(original, cls._fields).items():
         node.body.append(
             read_only(name, Sync(vars(sys.modules[original.__init__.__module__])).visit(annotation))

@@ -113,17 +113,17 @@ class HoldRequest(Request):
 class Block(SyncBlock, NotAwaited, Caller):
     """A context manager whose body runs for as long as something is held. For one use.
 
-    `make` makes the asynchronous block over the open store, `wrap` converts its value for the body. A thread must not
-    enter an `exclusive` block twice.
+    `make` makes the asynchronous block over the open store, `wrap` converts its value for the body (None: as it is). A
+    thread must not enter an `exclusive` block twice.
     """
 
     def __init__(
         self,
         store: Store,
         make: Make,
-        wrap: Wrap,
-        exclusive: tuple[Hashable, ...] = (),
-        timeout: float | None = None,
+        wrap: Wrap | None,
+        exclusive: tuple[Hashable, ...],
+        timeout: float | None,
     ) -> None:
         self._store = store
         self._timeout = timeout
@@ -150,7 +150,7 @@ class Block(SyncBlock, NotAwaited, Caller):
                         portal, self._store, self._make, self._exclusive, thread, self._timeout
                     ),
                 )
-                wrapped = self._wrap(held, self._portal)
+                wrapped = held if self._wrap is None else self._wrap(held, self._portal)
                 # another thread may have kept this one from running for longer than the lease lasts
                 if not (isinstance(held, (Lease, Task)) and held._is_over()):
                     break

@@ -153,9 +153,7 @@ class Lock:
 
     def __init__(self, store: Store, name: str, *, ttl: Seconds | None = None) -> None: ...
     @property
-    def store(self) -> Store:
-        """What it is over."""
-
+    def store(self) -> Store: ...
     @property
     def name(self) -> str: ...
     def __enter__(self) -> Lease:
@@ -186,9 +184,7 @@ class RWLock:
 
     def __init__(self, store: Store, name: str, *, ttl: Seconds | None = None) -> None: ...
     @property
-    def store(self) -> Store:
-        """What it is over."""
-
+    def store(self) -> Store: ...
     @property
     def name(self) -> str: ...
     def holders(self) -> Listing[HolderInfo]:
@@ -211,9 +207,7 @@ class Semaphore:
 
     def __init__(self, store: Store, name: str, permits: int, *, ttl: Seconds | None = None) -> None: ...
     @property
-    def store(self) -> Store:
-        """What it is over."""
-
+    def store(self) -> Store: ...
     @property
     def name(self) -> str: ...
     @property
@@ -246,9 +240,7 @@ class RateLimiter:
 
     def __init__(self, store: Store, name: str, *limits: Limit) -> None: ...
     @property
-    def store(self) -> Store:
-        """What it is over."""
-
+    def store(self) -> Store: ...
     @property
     def name(self) -> str: ...
     def __enter__(self) -> None:
@@ -289,9 +281,7 @@ class Barrier:
         on_departure: Literal["break", "drop"] = "break",
     ) -> None: ...
     @property
-    def store(self) -> Store:
-        """What it is over."""
-
+    def store(self) -> Store: ...
     @property
     def name(self) -> str: ...
     @property
@@ -324,9 +314,7 @@ class WorkQueue(Generic[P]):
         **settings: Unpack[QueueOptions],
     ) -> None: ...
     @property
-    def store(self) -> Store:
-        """What it is over."""
-
+    def store(self) -> Store: ...
     @property
     def name(self) -> str: ...
     @property
@@ -494,9 +482,7 @@ class Job(Generic[Params, R]):
     @overload
     def __init__(self, queue: WorkQueue[dict[str, Any]], function: Callable[Params, R]) -> None: ...
     @property
-    def queue(self) -> WorkQueue[dict[str, Any]]:
-        """What it is over."""
-
+    def queue(self) -> WorkQueue[dict[str, Any]]: ...
     @property
     def function(self) -> Callable[..., Any]: ...
     def options(self, **options: Unpack[PutOptions]) -> Self:

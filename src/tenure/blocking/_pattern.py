@@ -15,7 +15,7 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from functools import partial, wraps
-from operator import methodcaller
+from operator import attrgetter, methodcaller
 from threading import local
 from types import TracebackType
 from typing import Any, Generic, TypeVar, get_origin
@@ -136,11 +136,11 @@ class Pattern(SyncProxy):
         timeout: float | None = None,
     ) -> Block:
         what = (type(self).__name__, self._store._key, self._inside.name) if exclusive else ()
-        return Block(self._store, lambda store: make(self._inside_of(store)), kind or _nothing, what, timeout)
+        return Block(self._store, lambda store: make(self._inside_of(store)), kind, what, timeout)
 
     def _enter(self, block: Block) -> Any:
         entered = self._entered.__dict__
-        leaving = entered.pop("leaving", _nobody)()
+        leaving = entered.pop("leaving", lambda: None)()
         blocks: list[Block] = entered.setdefault("blocks", []) if leaving is None else leaving.args[0]
         blocks.append(block)
         try:
@@ -231,7 +231,8 @@ def made(
         body[name] = _member(name, member, on_loop.split(), exclusive, hands_over, body["_waits"].get(name))
     if base is Pattern:
         body["__init__"] = _maker(cls)
-        body[next(iter(inspect.signature(cls).parameters))] = property(_owner, doc="What it is over.")
+        first = next(iter(inspect.signature(cls).parameters))
+        body[first] = property(attrgetter("_owner"), doc="What it is over.")
         if issubclass(cls, AsyncBlock):
             body |= _entering(cls, exclusive, hands_over)
     bases = (SyncBlock, base) if issubclass(cls, AsyncBlock) else (base,)
@@ -248,31 +249,15 @@ def _opened(value: Any) -> Any:
     return value._store._call(find) if isinstance(value, Pattern) else value
 
 
-def _nothing(held: Any, portal: Portal) -> Any:
-    del portal
-    return held
-
-
-def _nobody() -> None:
-    pass
-
-
-def _owner(self: Pattern) -> Any:
-    return self._owner
-
-
-def _field(name: str) -> property:
-    def read(self: SyncProxy) -> Any:
-        return getattr(self._inside, name)
-
-    return property(read)
+def _field(name: str, doc: str | None = None) -> property:
+    return property(attrgetter(f"_inside.{name}"), doc=doc)
 
 
 def _member(
     name: str, member: Any, on_loop: list[str], exclusive: bool, kind: type[Held] | None, limit: str | None
 ) -> Any:
     if isinstance(member, property):
-        return property(_field(name).fget, doc=described(member.__doc__))
+        return _field(name, described(member.__doc__))
     returned = returns(member)
 
     def limited(kwargs: dict[str, Any]) -> float | None:
@@ -283,14 +268,8 @@ def _member(
         seconds = limited(kwargs)
         return self._call(name, args, kwargs, seconds)
 
-    def on_the_loop(self: SyncProxy, *args: Any, **kwargs: Any) -> Any:
-        return self._call_plain(name, args, kwargs)
-
-    def here(self: SyncProxy, *args: Any, **kwargs: Any) -> Any:
-        return self._call_here(name, args, kwargs)
-
-    def in_transaction(self: SyncProxy, *args: Any, **kwargs: Any) -> Any:
-        return self._call_opened(name, args, kwargs)
+    def plain(self: SyncProxy, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self, way)(name, args, kwargs)
 
     def block(self: Pattern, *args: Any, **kwargs: Any) -> Any:
         seconds = limited(kwargs)
@@ -308,18 +287,17 @@ def _member(
         return Listing[Any](self, methodcaller(name, *args, **kwargs))
 
     made: Any
+    way = "_call_opened" if name.endswith("_sync") else "_call_plain" if name in on_loop else "_call_here"
     if inspect.iscoroutinefunction(member):
         made = waits
     elif returned.startswith("AbstractAsyncContextManager"):
         made = block
-    elif name.endswith("_sync"):
-        made = in_transaction
-    elif returned.startswith("Listing"):
+    elif way == "_call_here" and returned.startswith("Listing"):
         made = listed
-    elif returned == "Self":
+    elif way == "_call_here" and returned == "Self":
         made = derived
     else:
-        made = on_the_loop if name in on_loop else here
+        made = plain
     wraps(member)(made)
     made.__doc__ = described(member.__doc__)
     if limit:

@@ -135,7 +135,6 @@ class Portal:
         return Caller().ask(self, PlainRequest(function))
 
     def check(self) -> None:
-        """Raise `RuntimeError` in the thread of the loop, and in a child of the process."""
         if get_ident() == self._ident:
             raise RuntimeError(_FROM_THE_LOOP)
         if self.is_of_parent:
@@ -143,7 +142,6 @@ class Portal:
 
     @property
     def is_of_parent(self) -> bool:
-        """True if this process is a child that was forked while its parent used this portal."""
         return self._pid != os.getpid()
 
     def refusal(self) -> BaseException:
@@ -328,7 +326,6 @@ class Portal:
 
 
 def _loop() -> dict[str, Any]:
-    """The options of the loop that TENURE_BLOCKING_LOOP names; by default of uvloop, where it is installed."""
     name = os.environ.get("TENURE_BLOCKING_LOOP") or ("uvloop" if find_spec("uvloop") else "asyncio")
     if name not in ("asyncio", "uvloop", "trio"):
         raise ValueError(f"TENURE_BLOCKING_LOOP must be asyncio, uvloop or trio, not {name!r}")
@@ -466,7 +463,6 @@ def _after_fork() -> None:
 
 
 def _forget() -> None:
-    """Begin anew in a child, which lacks the threads of the parent."""
     _of_parents.append(_process.portal)
     _forking.clear()
     _process.__init__()

@@ -137,10 +137,6 @@ class Store(SyncBlock, Handle):
     # what the patterns use
 
     def _call(self, function: Callable[[AsyncStore], Any], timeout: float | None = None) -> Any:
-        """Call an async function with the open store on the loop of the portal, and wait for it.
-
-        Raises `TimeoutError` after `timeout` seconds.
-        """
         return ask(
             self, Caller(), lambda portal: Request(partial(self._call_within, portal, function, timeout))
         )

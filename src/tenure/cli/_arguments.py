@@ -8,10 +8,10 @@ import os
 import re
 import sysconfig
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from importlib.util import find_spec
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import anyio
 
@@ -103,7 +103,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def store_url(named: str | None) -> str:
-    """The store that `--store` names, or the environment variable, or a file in the working directory."""
     return named if named is not None else os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
 
 
@@ -132,23 +131,16 @@ def parse_run(words: Sequence[str]) -> Options:
     if rate is None and preset is not None:
         rate = RateArgument(preset.rate, 1.0)
     check_backend(args.backend)
-    return Options(
-        handler=args.handler,
-        inputs=tuple(args.inputs),
-        globs=tuple(globs),
-        store=store_url(args.store),
-        store_option=store_option(args.store),
-        run=args.run,
-        fresh=args.fresh,
-        workers=args.workers or (preset.workers if preset else _WORKERS),
-        rate=rate or None,
-        retries=args.retries,
-        max_deliveries=args.max_deliveries,
-        timeout=args.timeout,
-        queue_size=preset.queue_size if preset else _QUEUE_SIZE,
-        results=args.results,
-        backend=args.backend,
-    )
+    given: dict[str, Any] = vars(args) | {
+        "inputs": tuple(args.inputs),
+        "globs": tuple(globs),
+        "store": store_url(args.store),
+        "store_option": store_option(args.store),
+        "workers": args.workers or (preset.workers if preset else _WORKERS),
+        "rate": rate or None,
+        "queue_size": preset.queue_size if preset else _QUEUE_SIZE,
+    }
+    return Options(**{field.name: given[field.name] for field in fields(Options)})
 
 
 def _parser() -> Parser:

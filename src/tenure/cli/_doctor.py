@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -60,15 +60,7 @@ def doctor(words: Sequence[str]) -> int:
         finding = anyio.run(_examine, url, args.namespace, args.repair)
     code = 1 if finding.problems else 0
     if args.json:
-        document = {
-            "url": finding.url,
-            "ok": not finding.problems,
-            "problems": list(finding.problems),
-            "facts": finding.facts,
-            "ping": finding.ping,
-            "clock_skew": finding.clock_skew,
-        }
-        return answer(document, code)
+        return answer({"ok": not finding.problems, **asdict(finding)}, code)
     for name, value in finding.facts.items():
         print(printable(f"{name:<20} {value}"))
     for problem in finding.problems:

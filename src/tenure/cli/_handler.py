@@ -34,10 +34,7 @@ class Handler:
 
 
 class HandlerCodec:
-    """JSON, as by default, but errors do not hint at `open_store`, which the command calls.
-
-    Thread safety: any.
-    """
+    """JSON, as by default, but errors do not hint at `open_store`, which the command calls."""
 
     def __init__(self) -> None:
         codec = JsonCodec()

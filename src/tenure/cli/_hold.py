@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import anyio
@@ -22,6 +22,7 @@ from tenure.store import Store
 from ._arguments import seconds
 from ._errors import UsageError, one_line
 from ._one_queue import name_of
+from ._stop import handled
 from ._with_store import parser, with_store
 
 _TURN = 0.02
@@ -116,19 +117,12 @@ def _signal(child: subprocess.Popen[bytes], number: int) -> None:
         os.killpg(child.pid, number)
 
 
-@contextmanager
-def _signals(pass_on: Callable[[int, Any], None]) -> Generator[None]:
+def _signals(pass_on: Callable[[int, Any], None]) -> AbstractContextManager[None]:
     """A block in which further signals go to the command, and a key stops neither: a stopped holder loses its lock."""
     handlers: dict[signal.Signals, Any] = dict.fromkeys(
         (signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2), pass_on
     )
-    handlers |= dict.fromkeys((signal.SIGTSTP, signal.SIGTTOU), signal.SIG_IGN)
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return handled(handlers | dict.fromkeys((signal.SIGTSTP, signal.SIGTTOU), signal.SIG_IGN))
 
 
 @contextmanager

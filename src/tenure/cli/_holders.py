@@ -37,7 +37,7 @@ _token = partial(whole_number, least=1, most=2**63 - 1)
 
 
 def holders(words: Sequence[str]) -> int:
-    """Run `tenure holders`; return 1 if a deadlock is certain, or the named election has no leader."""
+    """Return 1 if a deadlock is certain, or the named election has no leader."""
     if words[:1] == ["break"]:
         return _break(words[1:])
     p = parser(
@@ -142,10 +142,7 @@ def _share(key: SeenKey, holder: e.Holder) -> str:
 
 def _described(key: SeenKey) -> dict[str, Any]:
     return {
-        "kind": key.kind,
-        "name": key.name,
-        "capacity": key.capacity,
-        "used": key.used,
+        **{name: getattr(key, name) for name in ("kind", "name", "capacity", "used")},
         "holders": [_holder(key, holder) for holder in key.holders],
         "waiting": [_holder(key, holder) for holder in key.waiting],
     }

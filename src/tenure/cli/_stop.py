@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import signal
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import anyio
 from anyio import TASK_STATUS_IGNORED, CancelScope
 from anyio.abc import TaskStatus
 
 from tenure.serving import ending_signals, is_hangup
+
+
+@contextmanager
+def handled(handlers: Mapping[signal.Signals, Any]) -> Generator[None]:
+    """A block in which signals have these handlers."""
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            # None: it was not installed by Python, which cannot put it back
+            signal.signal(number, signal.SIG_DFL if old is None else old)
 
 
 class Stop:

@@ -10,9 +10,6 @@ from functools import partial
 from importlib.util import find_spec
 from socket import gethostname
 
-from anyio import TASK_STATUS_IGNORED
-from anyio.abc import TaskStatus
-
 from tenure.observe import printable
 from tenure.serving import parse_address
 from tenure.store import Store
@@ -77,7 +74,8 @@ def web(words: Sequence[str]) -> int:
 
 
 async def _serve(args: argparse.Namespace, store: Store) -> None:
-    check_page("tenure web")
+    if find_spec("h11") is None:
+        raise UsageError("tenure web needs h11: pip install 'tenure[web]'")
     from tenure.web.server import Server, is_loopback
 
     host, port = args.address
@@ -114,22 +112,6 @@ async def _serve(args: argparse.Namespace, store: Store) -> None:
             )
             await site.sample()
         group.cancel_scope.cancel()
-
-
-def check_page(what: str) -> None:
-    if find_spec("h11") is None:
-        raise UsageError(f"{what} needs h11: pip install 'tenure[web]'")
-
-
-async def serve_page(store: Store, *, task_status: TaskStatus[str] = TASK_STATUS_IGNORED) -> None:
-    """Serve a page with payloads at any free port of this machine alone; the address is the status."""
-    from tenure.web.server import Server
-
-    site = Site(store, payloads=True)
-    async with unwrapped_task_group() as group:
-        ports = await group.start(Server(site, token=None, names=(_LOCAL,)).serve, _LOCAL, 0)
-        task_status.started(f"http://{_LOCAL}:{ports[0]}/")
-        await site.sample()
 
 
 def _reason(problem: OSError) -> str:

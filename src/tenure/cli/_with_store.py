@@ -32,10 +32,7 @@ _KEY = re.compile("(queue|lock|rwlock|semaphore|election|pool|rate):(.+)", re.DO
 
 
 class ShownCodec:
-    """Reads payloads of any codec: JSON as it is, anything else, or JSON too deep to be printed, as text.
-
-    Thread safety: any; it has no state.
-    """
+    """Reads payloads of any codec: JSON as it is, anything else, or JSON too deep to be printed, as text."""
 
     def encode(self, value: Any) -> bytes:
         return json.dumps(value).encode()
@@ -112,20 +109,17 @@ def check_visible(url: str, option: str) -> None:
         raise UsageError(f"{option}: memory: is visible only to its own process; name a file or a server")
 
 
-async def _open(stack: AsyncExitStack, url: str, option: str, namespace: str) -> Store:
-    try:
-        store = open_store(url, namespace=namespace, codec=ShownCodec())
-        await stack.enter_async_context(store)
-    except (ValueError, ModuleNotFoundError, EngineError) as problem:
-        if isinstance(problem, StoreUnavailable):
-            raise
-        raise UsageError(f"{option}: {problem}") from problem
-    with anyio.move_on_after(_TIMEOUT):
-        await store.ping()
-        return store
-    raise StoreUnavailable(f"{store.url}: no answer within {_TIMEOUT:g} s")
-
-
 async def _run_with_store(url: str, option: str, namespace: str, task: Callable[[Store], Awaitable[T]]) -> T:
     async with AsyncExitStack() as stack:
-        return await task(await _open(stack, url, option, namespace))
+        try:
+            store = open_store(url, namespace=namespace, codec=ShownCodec())
+            await stack.enter_async_context(store)
+        except StoreUnavailable:
+            raise
+        except (ValueError, ModuleNotFoundError, EngineError) as problem:
+            raise UsageError(f"{option}: {problem}") from problem
+        with anyio.move_on_after(_TIMEOUT) as limit:
+            await store.ping()
+        if limit.cancelled_caught:
+            raise StoreUnavailable(f"{store.url}: no answer within {_TIMEOUT:g} s")
+        return await task(store)

@@ -89,11 +89,7 @@ class EditClaim(Operation[Reply]):
 
 @value
 class Resource:
-    """A resource with `claimed` slots claimed, the last one by `process` with `token`, unless that claim has ended.
-
-    `state` is "claimed" while no slot is left, or the resource leaves with its last claim; else "retired", "resting"
-    (cooling down or in quarantine, `rest` seconds left) or "free".
-    """
+    """A resource, with the fields of `tenure.types.PooledResource`. It rests as well while it is in quarantine."""
 
     resource: str
     metadata: Metadata

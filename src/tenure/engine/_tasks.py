@@ -457,14 +457,10 @@ class Count(Operation["QueueCounts | Reply"]):
 
 @value
 class QueueCounts:
-    """The counts of a queue: put = waiting + delayed + leased + suspended + ending + done + dead + cancelled + expired
-    + discarded + purged.
+    """The counts of a queue, with the fields of `tenure.types.QueueStatistics`; `producers` are those of groups too.
 
-    `reserved` slots belong to producers whose turn has come; `producers` wait, in the lines of groups too. `groups`
-    have an unfinished task, "" aside; if `group_counter` differs, this counter is wrong. The longest waiting task has
-    been ready for `oldest` seconds (0: none). `cursors` are the stored (name, value) pairs. `now` is the engine's time,
-    in seconds since 1970 in UTC. The next task may start in `starts_in` seconds; `held_off` is the same during a
-    hold-off, else 0. `held` releases have not begun, and do not count as put.
+    If `group_counter` differs from `groups`, this counter is wrong. `cursors` are the stored (name, value) pairs. `now`
+    is the engine's time, in seconds since 1970 in UTC. `held` releases do not count as put.
     """
 
     put: int

@@ -7,8 +7,6 @@ from typing import Generic, TypeVar
 
 from tenure.waiting import steady
 
-__all__ = ("BacklogEntry", "Fifo", "Ranked")
-
 T = TypeVar("T")
 
 

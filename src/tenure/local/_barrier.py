@@ -12,8 +12,6 @@ from tenure.waiting import Line, checkpoint
 if TYPE_CHECKING:
     from tenure.waiting import Waiter
 
-__all__ = ("Barrier", "BarrierStatistics")
-
 
 @dataclass(frozen=True, slots=True)
 class BarrierStatistics:

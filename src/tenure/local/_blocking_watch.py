@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from inspect import CO_COROUTINE, CO_ITERABLE_COROUTINE
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from tenure.arguments import AsyncBlock, Seconds, seconds_of
 from tenure.observe import Reporter, log
@@ -24,8 +24,6 @@ from tenure.waiting import checkpoint, this_task
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
-
-__all__ = ("Blocked", "BlockingWatch", "BlockingWatchStatistics")
 
 _NOT_THEIRS = ("<", *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _LOOKS = 10
@@ -69,14 +67,6 @@ class _Step(NamedTuple):
     task: Any
 
 
-class _Steps(Protocol):
-    def look(self) -> _Step: ...  # from any thread
-
-    def turn(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-
 class BlockingWatch(AsyncBlock):
     """Reports each step of a task that keeps the loop from turning for longer than `threshold` seconds.
 
@@ -101,7 +91,7 @@ class BlockingWatch(AsyncBlock):
         self._threshold = threshold
         self._on_block = on_block or _log
         self._reporter = Reporter()
-        self._steps: _Steps | None = None
+        self._steps: _AsyncioSteps | _TrioSteps | None = None
         self._seen = BlockingWatchStatistics(0, 0.0, 0.0)
 
     async def __aenter__(self) -> Self:
@@ -145,7 +135,7 @@ class BlockingWatch(AsyncBlock):
         doing = "watching" if self._steps is not None else "not watching"
         return f"<BlockingWatch {doing}, {self._seen.blocks} blocks seen>"
 
-    def _watch(self, steps: _Steps, stop: threading.Event, loop_thread: int) -> None:
+    def _watch(self, steps: _AsyncioSteps | _TrioSteps, stop: threading.Event, loop_thread: int) -> None:
         step, stack = steps.look(), None
         since = before = monotonic()
         stopping = False
@@ -189,7 +179,7 @@ class _AsyncioSteps:
         self._number = 0
         self._timer = self._loop.call_later(interval, self._beat)
 
-    def look(self) -> _Step:
+    def look(self) -> _Step:  # from any thread, as below
         return _Step(self._number, asyncio.current_task(self._loop))
 
     def turn(self) -> None:

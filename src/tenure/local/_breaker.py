@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from tenure.local._breaker_outcome import Matcher
 
-__all__ = ("CircuitBreaker", "CircuitBreakerStatistics")
-
 T = TypeVar("T")
 P = ParamSpec("P")
 

@@ -3,8 +3,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias, cast
 
-__all__ = ("Matcher", "Outcomes")
-
 Matcher: TypeAlias = "type[BaseException] | tuple[type[BaseException], ...] | Callable[[Exception], bool]"
 """A set of exceptions: a class, several classes, or a function that returns True for them."""
 

@@ -6,8 +6,6 @@ from math import inf
 from tenure.arguments import check_count
 from tenure.local._breaker_window import CountWindow, TimeWindow
 
-__all__ = ("Settings",)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tenure.local._breaker_settings import Settings
     from tenure.local._breaker_window import TimeWindow
 
-__all__ = ("State", "States")
-
 State: TypeAlias = Literal["closed", "open", "half_open", "forced_open", "disabled", "metrics_only"]
 
 REFUSED = 0

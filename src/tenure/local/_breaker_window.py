@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections import deque
 from math import inf
 
-__all__ = ("FAILED", "SLOW", "CountWindow", "TimeWindow")
-
 FAILED = 1
 SLOW = 2
 SLICES = 10

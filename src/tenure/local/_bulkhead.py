@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from tenure.waiting import Waiter
 
-__all__ = ("Bulkhead", "BulkheadKindStatistics", "BulkheadStatistics")
-
 
 @dataclass(frozen=True, slots=True)
 class BulkheadKindStatistics:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tenure.local._outcome import Outcome
     from tenure.waiting import Waiter
 
-__all__ = ("Coalescer", "CoalescerStatistics")
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 

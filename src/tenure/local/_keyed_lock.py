@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from tenure.waiting import Waiter
 
-__all__ = ("KeyedLock", "KeyedLockStatistics")
-
 
 @dataclass(frozen=True, slots=True)
 class KeyedLockStatistics:

@@ -17,8 +17,6 @@ from tenure.local._limits import check_callable, check_key
 from tenure.local._pool_lifecycle import Figures, PoolLifecycle
 from tenure.observe import Observer
 
-__all__ = ("KeyedPool", "KeyedPoolStatistics")
-
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 

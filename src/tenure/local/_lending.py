@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from tenure.local._subpool import PoolEntry, SubPool
     from tenure.waiting import Waiter
 
-__all__ = ("NOT_OPEN", "Lending", "Loan")
-
 T = TypeVar("T")
 NOT_OPEN = "the pool is not open: use it inside of its `async with` block"
 SPOILT = -inf

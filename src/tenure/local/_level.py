@@ -1,11 +1,14 @@
-"""The arithmetic of a bucket of one rate with a burst, without waiting and without a clock."""
+"""The arithmetic of a bucket of one rate with a burst, without waiting and without a clock.
+
+A `time` is `late` for tasks that were woken late, and find what fell due meanwhile.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import inf, isfinite, ulp
 from numbers import Real
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from tenure.arguments import LONGEST
 from tenure.limits import REQUESTS, Available, Cost, Limit, LimiterState, Limits
@@ -18,57 +21,10 @@ what fits into it, or what fell due in that time if that is more.
 _ONE_UNIT = Limits((Limit(1e12),))
 
 
-class Arithmetic(Protocol):
-    """The arithmetic of a bucket. An amount `n` is a number, or a number for each of several limits.
-
-    A `time` is `late` for tasks that were woken late, and find what fell due meanwhile.
-    """
-
-    rate: float
-    burst: float
-    per: float
-    none: Any
-
-    def amount(self, n: Any) -> Any:
-        """The amount that a caller names. Raises `TypeError`, and `ValueError` for more than the burst."""
-
-    def costs(self, cost: Cost) -> tuple[Limits, dict[str, float]]: ...
-
-    def take(self, n: Any, time: float, late: bool) -> bool: ...
-
-    def due(self, n: Any) -> float: ...
-
-    def due_behind(self, n: Any, ahead: Any, time: float, late: bool) -> float: ...
-
-    def spend(self, n: Any, time: float, held_until: float) -> None:
-        """Take the amount of the next in line, as of the moment when it was due, unless that is long past."""
-
-    def book(self, n: Any, time: float, late: bool) -> None:
-        """Take the amount ahead of its time."""
-
-    def give_back(self, n: Any) -> None:
-        """Give a taken amount back."""
-
-    def ends(self) -> list[float]: ...
-
-    def correct(self, back: tuple[float, ...], ends: list[float], time: float, late: bool) -> None:
-        """Give amounts back as far as time has not done so, from bookings with these ends; below zero, take more."""
-
-    def hold(self, seconds: float, time: float) -> None:
-        """Let the time of the bucket stand still for so long from then on."""
-
-    def set_rate(self, rate: float, time: Callable[[], float]) -> None:
-        """Change the rate; the tokens in the bucket stay. Raises before it calls `time`."""
-
-    def debt(self, time: float) -> float: ...
-
-    def state(self, ahead: Any, time: float, late: bool, held_until: float) -> LimiterState: ...
-
-
 class Level:
     __slots__ = ("_full_at", "_slack", "burst", "per", "rate")
 
-    none = 0.0
+    none: Any = 0.0
 
     def __init__(self, rate: float | None, burst: float) -> None:
         _check_positive("rate", rate)
@@ -85,6 +41,7 @@ class Level:
         self._slack = slack_of(self.per, self.burst * self.per)
 
     def amount(self, n: Any) -> Any:
+        """The amount that a caller names. Raises `TypeError`, and `ValueError` for more than the burst."""
         try:
             if 0 < n <= self.burst:
                 return n + 0.0  # a number that adds to no float is refused below
@@ -121,12 +78,14 @@ class Level:
         return self._clamped(time, late) + (ahead + n - self.burst) * self.per
 
     def spend(self, n: float, time: float, held_until: float) -> None:
+        """Take the amount of the next in line, as of the moment when it was due, unless that is long past."""
         del held_until
         if time - self.due(n) > MADE_UP:
             self._full_at = max(self._full_at, time - self._slack)  # what found no room meanwhile is lost
         self._full_at += n * self.per
 
     def book(self, n: float, time: float, late: bool) -> None:
+        """Take the amount ahead of its time."""
         self._full_at = self._clamped(time, late) + n * self.per
 
     def give_back(self, n: float) -> None:
@@ -136,6 +95,7 @@ class Level:
         return [self._full_at]
 
     def correct(self, back: tuple[float, ...], ends: list[float], time: float, late: bool) -> None:
+        """Give amounts back as far as time has not done so, from bookings with these ends; below zero, take more."""
         (amount,), (end,) = back, ends
         if amount > 0:
             self._full_at -= max(0.0, min(amount * self.per, end - time))
@@ -144,9 +104,11 @@ class Level:
             self._full_at = min(self._clamped(time, late) - amount * self.per, time + LONGEST)
 
     def hold(self, seconds: float, time: float) -> None:
+        """Let the time of the bucket stand still for so long from then on."""
         self._full_at = max(self._full_at, time) + seconds
 
     def set_rate(self, rate: float, time: Callable[[], float]) -> None:
+        """Change the rate; the tokens in the bucket stay. Raises before it calls `time`."""
         _check_positive("rate", rate)
         at = time()
         missing = self.debt(at)

@@ -3,13 +3,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 from operator import add, sub
+from typing import Any
 
 from tenure.arguments import LONGEST
 from tenure.limits import Cost, LimiterState, Limits
 
 from ._level import MADE_UP, rounding_of, slack_of
-
-__all__ = ("Amounts", "Levels")
 
 
 class Amounts(tuple[float, ...]):
@@ -26,6 +25,8 @@ class Amounts(tuple[float, ...]):
 
 
 class Levels:
+    """As `Level`, for several limits: an amount is a number for each of them."""
+
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         first = limits.all[0]
@@ -38,12 +39,12 @@ class Levels:
         self._terms = list(zip(self._per, self._fills_in, self._slack, strict=True))
         self._full_at: list[float] = [-inf for _ in limits.all]
         """The time at which each bucket is full if no more is taken."""
-        self.none: Amounts = Amounts([0.0 for _ in limits.all])
+        self.none: Any = Amounts([0.0 for _ in limits.all])
 
     def __repr__(self) -> str:
         return repr(self._limits)
 
-    def amount(self, n: Cost) -> tuple[float, ...]:
+    def amount(self, n: Cost) -> Any:
         return self._limits.amounts(n)
 
     def costs(self, cost: Cost) -> tuple[Limits, dict[str, float]]:

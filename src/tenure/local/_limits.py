@@ -6,8 +6,6 @@ from typing import TypeVar
 
 from tenure.arguments import seconds_of
 
-__all__ = ("check_callable", "check_key", "seconds")
-
 K = TypeVar("K")
 
 

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-__all__ = ("Failed", "Outcome", "Returned")
-
 T = TypeVar("T")
 
 

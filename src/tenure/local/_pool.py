@@ -12,8 +12,6 @@ from tenure.local._limits import seconds
 from tenure.local._pool_lifecycle import Figures, PoolLifecycle
 from tenure.observe import Observer
 
-__all__ = ("Pool", "PoolStatistics")
-
 T = TypeVar("T")
 
 

@@ -8,8 +8,6 @@ import anyio
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("bounded", "passes_check")
-
 
 async def bounded(
     what: str, seconds: float, function: Callable[..., Any], *args: Any, shield: bool = False

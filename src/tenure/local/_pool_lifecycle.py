@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from tenure.local._subpool import PoolEntry
     from tenure.upkeep import BackgroundTask
 
-__all__ = ("Figures", "PoolLifecycle")
-
 T = TypeVar("T")
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from tenure.observe import Reporter
 
-__all__ = ("Borrower", "Leak", "Wish")
-
 FRAMES = 5
 _LIBRARIES = {"anyio", "asyncio", "contextlib", "tenure"}
 # below these frames is the call that runs the loop

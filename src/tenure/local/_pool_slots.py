@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     _Function = Callable[..., Any]
 
-__all__ = ("JITTER", "Slots")
-
 T = TypeVar("T")
 FIRST_BACKOFF, LAST_BACKOFF = 0.1, 5.0
 # HikariCP's: what was made together does not end together

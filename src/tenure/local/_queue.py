@@ -12,8 +12,6 @@ from tenure.arguments import AsyncBlock, NotAwaited, Seconds, seconds_of
 from tenure.local._backlog import BacklogEntry, Fifo, Ranked
 from tenure.waiting import Home, Line, Waiter, checkpoint
 
-__all__ = ("PriorityQueue", "Queue", "QueueStatistics")
-
 T = TypeVar("T")
 
 

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
-__all__ = ("Reentrancy", "is_reentrant")
-
 
 class Reentrancy:
     """A context that runs on behalf of `subject`, as does everything it starts, until it is `over`."""

@@ -15,8 +15,6 @@ from tenure.local._reentrancy import Reentrancy, is_reentrant
 from tenure.upkeep import Upkeep, in_one_task, unwrapped_task_group
 from tenure.waiting import Line, apart
 
-__all__ = ("Router", "RouterKindStatistics", "RouterStatistics")
-
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from tenure.waiting import Waiter
 
-__all__ = ("RWLock", "RWLockStatistics", "ReadTurn", "TakenTurn", "WriteTurn")
-
 Policy: TypeAlias = Literal["fair", "readers", "writers"]
 _Want: TypeAlias = tuple[int, TaskEnd]  # a ticket, and the task that has it
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tenure.local._outcome import Outcome
     from tenure.waiting import Waiter
 
-__all__ = ("SingleFlight", "SingleFlightStatistics")
-
 R = TypeVar("R")
 Args = TypeVarTuple("Args")
 

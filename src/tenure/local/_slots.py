@@ -12,8 +12,6 @@ from tenure.waiting import Line, checkpoint
 if TYPE_CHECKING:
     from tenure.waiting import Waiter
 
-__all__ = ("Slots",)
-
 
 class Slots:
     """`limit` slots; each task takes `n` of them and gives back as many."""

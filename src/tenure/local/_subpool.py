@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tenure.upkeep import BackgroundTask
     from tenure.waiting import Line
 
-__all__ = ("PoolEntry", "SlotQueue", "SubPool")
-
 T = TypeVar("T")
 
 

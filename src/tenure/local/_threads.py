@@ -31,8 +31,6 @@ from tenure.waiting import checkpoint, loop_caller
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ("Done", "Finished", "Threads", "ThreadsStatistics")
-
 T = TypeVar("T")
 R = TypeVar("R")
 Args = TypeVarTuple("Args")

@@ -2,12 +2,11 @@
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any, Self, overload
+from typing import Any, Self
 
 import anyio
 from anyio import CancelScope, WouldBlock
@@ -17,10 +16,8 @@ from tenure.errors import WouldExceedDeadline
 from tenure.limits import Cost, Limit, LimiterState, Limits, Spending, SpendingBlock
 from tenure.waiting import Line, Waiter, checkpoint, loop_time, steady
 
-from ._level import MADE_UP, Arithmetic, Level
+from ._level import MADE_UP, Level
 from ._levels import Levels
-
-__all__ = ("Reservation", "TokenBucket", "TokenBucketStatistics")
 
 TICK = 0.001
 """Seconds: the timekeeper sleeps no shorter, and then admits all that fell due. Loops spin for shorter sleeps."""
@@ -45,7 +42,7 @@ class Reservation:
 
     __slots__ = ("_bucket", "_due", "_held", "_n", "_place")
 
-    def __init__(self, bucket: TokenBucket, n: float, due: float) -> None:
+    def __init__(self, bucket: TokenBucket, n: Any, due: float) -> None:
         self._bucket = bucket
         self._n = n
         self._due = due
@@ -79,7 +76,7 @@ class Reservation:
 class _Request:
     __slots__ = ("booking", "n")
 
-    def __init__(self, n: float, booking: Reservation | None = None) -> None:
+    def __init__(self, n: Any, booking: Reservation | None = None) -> None:
         self.n = n
         self.booking = booking
 
@@ -101,7 +98,7 @@ class TokenBucket(AsyncBlock):
     """
 
     def __init__(self, rate: float, burst: float = 1) -> None:
-        self._level: Arithmetic = Level(rate, burst)
+        self._level: Level | Levels = Level(rate, burst)
         # until then it may be overfull by the slack: tasks that were woken late come back, and find what fell due
         self._late_until = -inf
         self._waiting: Any = self._level.none
@@ -141,24 +138,12 @@ class TokenBucket(AsyncBlock):
 
     # taking
 
-    @overload
-    def acquire_nowait(self, n: float = 1) -> None: ...
-
-    @overload
-    def acquire_nowait(self, n: Mapping[str, float]) -> None: ...
-
-    def acquire_nowait(self, n: Any = 1) -> None:
+    def acquire_nowait(self, n: Cost = 1) -> None:
         """Take `n` tokens now, or raise `anyio.WouldBlock`. Raises `ValueError` for more than the burst."""
         if not self._take(self._level.amount(n), steady()):
             raise WouldBlock
 
-    @overload
-    async def acquire(self, n: float = 1, fail_fast: bool = False) -> None: ...
-
-    @overload
-    async def acquire(self, n: Mapping[str, float], fail_fast: bool = False) -> None: ...
-
-    async def acquire(self, n: Any = 1, fail_fast: bool = False) -> None:
+    async def acquire(self, n: Cost = 1, fail_fast: bool = False) -> None:
         """Take `n` tokens; waits, first come first served, until they are there. Always a checkpoint.
 
         If the wait would outlast the deadline of the scopes around it, nothing is taken: with `fail_fast` the call
@@ -279,25 +264,19 @@ class TokenBucket(AsyncBlock):
 
     # reserving
 
-    @overload
-    def reserve(self, n: float = 1) -> Reservation: ...
-
-    @overload
-    def reserve(self, n: Mapping[str, float]) -> Reservation: ...
-
-    def reserve(self, n: Any = 1) -> Reservation:
+    def reserve(self, n: Cost = 1) -> Reservation:
         """Book `n` tokens ahead, behind all waiting tasks: act after the reservation's `delay`, or cancel it.
 
         Raises `ValueError` for more than the burst.
         """
-        n = self._level.none + self._level.amount(n)
+        amount = self._level.none + self._level.amount(n)
         time = steady()
-        reservation = Reservation(self, n, max(time, self._due_at(n)))
+        reservation = Reservation(self, amount, max(time, self._due_at(amount)))
         if self._keeper is None or self._keeper is _HOLD:
-            self._level.book(n, time, time <= self._late_until)
+            self._level.book(amount, time, time <= self._late_until)
         else:
-            self._waiting += n
-            reservation._place = self._line.join(_Request(n, reservation))
+            self._waiting += amount
+            reservation._place = self._line.join(_Request(amount, reservation))
         return reservation
 
     def _unreserve(self, n: Any, place: Waiter[_Request, bool] | None) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
@@ -28,22 +28,15 @@ class _Service:
 
 
 class Serving:
-    """Runs services once. `say(level, text)` is called when they begin to drain, and when some are cancelled."""
+    """Runs services once. A line is logged when they begin to drain, and when some are cancelled."""
 
-    def __init__(
-        self,
-        services: Sequence[object],
-        *,
-        grace: float | None = None,
-        say: Callable[[int, str], object] = log,
-    ) -> None:
+    def __init__(self, services: Sequence[object], *, grace: float | None = None) -> None:
         if not services:
             raise ValueError(
                 "services must not be empty: name at least one object with an async method run()"
             )
         self._running = [_Service(service) for service in services]
         self._grace = grace
-        self._say = say
         self._everything = CancelScope()
         self._asked = anyio.Event()
         self._problems: list[Exception] = []
@@ -60,12 +53,12 @@ class Serving:
         if not self._asked.is_set():
             self._asked.set()
             limit = "" if self._grace is None else f", for at most {self._grace:g} s"
-            self._say(logging.INFO, f"{reason}: takes no more, finishes what has begun{limit}")
+            log(logging.INFO, f"{reason}: takes no more, finishes what has begun{limit}")
 
     def cancel(self, reason: str) -> None:
         self._asked.set()
         if not self._everything.cancel_called:
-            self._say(logging.WARNING, f"{reason}: cancels what has not finished; its tasks are given back")
+            log(logging.WARNING, f"{reason}: cancels what has not finished; its tasks are given back")
             self._everything.cancel(reason)
 
     def unready(self) -> str | None:

@@ -49,44 +49,33 @@ A delayed task starts after one of the first three events makes a taker ask. On 
                        shared/queue/_takes: `_hand_over` gives the task to the runner
 """
 
-from ._acquire import AcquireRequest, Acquisition, Grant, PendingRelease
-from ._batcher import Batcher
-from ._codec import Codec, JsonCodec, check_codec, decoded, encoded
-from ._dispatch import outcome_of
-from ._handle import StoreHandle
-from ._msgspec_codec import MsgspecCodec
-from ._pages import names, read_counts, read_pages, together
-from ._pydantic_codec import PydanticCodec
-from ._reconciling import give_back_of
-from ._sessions import Held, Session, numbers
-from ._store import Store, StoreStatistics, check_ttl, handle_of
-from ._timers import Timer, jittered
-
-__all__ = (
-    "AcquireRequest",
-    "Acquisition",
-    "Batcher",
-    "Codec",
-    "Grant",
-    "Held",
-    "JsonCodec",
-    "MsgspecCodec",
-    "PendingRelease",
-    "PydanticCodec",
-    "Session",
-    "Store",
-    "StoreHandle",
-    "StoreStatistics",
-    "Timer",
-    "check_codec",
-    "check_ttl",
-    "decoded",
-    "encoded",
-    "give_back_of",
-    "handle_of",
-    "jittered",
-    "numbers",
-    "outcome_of",
-    "read_counts",
-    "read_pages",
+from ._acquire import (
+    AcquireRequest as AcquireRequest,
+    Acquisition as Acquisition,
+    Grant as Grant,
+    PendingRelease as PendingRelease,
 )
+from ._batcher import Batcher as Batcher
+from ._codec import (
+    Codec as Codec,
+    JsonCodec as JsonCodec,
+    check_codec as check_codec,
+    decoded as decoded,
+    encoded as encoded,
+)
+from ._dispatch import outcome_of as outcome_of
+from ._handle import StoreHandle as StoreHandle
+from ._msgspec_codec import MsgspecCodec as MsgspecCodec
+from ._pages import names as names, read_counts as read_counts, read_pages as read_pages, together as together
+from ._pydantic_codec import PydanticCodec as PydanticCodec
+from ._reconciling import give_back_of as give_back_of
+from ._sessions import Held as Held, Session as Session, numbers as numbers
+from ._store import (
+    Store as Store,
+    StoreStatistics as StoreStatistics,
+    check_ttl as check_ttl,
+    handle_of as handle_of,
+)
+from ._timers import Timer as Timer, jittered as jittered
+
+__all__ = tuple(name for name in globals() if not name.startswith("_"))  # pyright: ignore[reportUnsupportedDunderAll]

@@ -13,8 +13,6 @@ else:
 
     T = TypeVar("T")
 
-__all__ = ("Codec", "JsonCodec", "check_codec", "decoded", "encoded")
-
 # RecursionError: a value may be nested more deeply than Python's stack allows
 _REFUSALS = (TypeError, ValueError, RecursionError)
 

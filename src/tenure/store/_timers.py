@@ -11,8 +11,6 @@ import anyio
 
 from tenure.waiting import Line, now
 
-__all__ = ("Timer", "Timers", "jittered")
-
 _LEAST_PAUSE = 0.02
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-import sys
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import anyio.lowlevel
+
+from tenure.waiting import this_task
 
 from ._director import Newcomer, current_director
 
@@ -61,7 +62,7 @@ class Cancellable:
             self._scope.cancel()
 
     def __enter__(self) -> Self:
-        self.host = _native_task()
+        self.host = this_task()
         if hasattr(self.host, "cancelling"):
             self._cancelling = self.host.cancelling()
         self._scope.__enter__()
@@ -108,15 +109,6 @@ async def newcomer() -> None:
     if director is None or not director.newcomers_wait:
         await anyio.lowlevel.checkpoint()
         return
-    waiting = Newcomer(_native_task(), anyio.Event())
+    waiting = Newcomer(this_task(), anyio.Event())
     director.newcomers.append(waiting)
     await waiting.arrives.wait()
-
-
-def _native_task() -> Any:
-    if sys.modules.get("trio"):
-        from trio import lowlevel
-
-        if lowlevel.in_trio_task():
-            return lowlevel.current_task()
-    return asyncio.current_task()

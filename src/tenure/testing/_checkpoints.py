@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from tenure.waiting import this_task
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -18,7 +19,7 @@ def assert_checkpoints() -> Generator[None]:
     Raises `AssertionError` if it ran through in one go. A block that raises is not checked. On trio, the block must
     also have been cancellable, as trio's own check demands; asyncio does not show that.
     """
-    if _on_trio():
+    if not isinstance(this_task(), asyncio.Task):
         from trio import testing
 
         with testing.assert_checkpoints():
@@ -36,7 +37,7 @@ def assert_no_checkpoints() -> Generator[None]:
 
     Raises `AssertionError` if it gave way to other tasks, even if it raised an error of its own.
     """
-    if _on_trio():
+    if not isinstance(this_task(), asyncio.Task):
         from trio import testing
 
         with testing.assert_no_checkpoints():
@@ -48,14 +49,6 @@ def assert_no_checkpoints() -> Generator[None]:
         finally:
             if others_ran:
                 raise AssertionError("the block executed a checkpoint")
-
-
-def _on_trio() -> bool:
-    if not sys.modules.get("trio"):
-        return False
-    from trio import lowlevel
-
-    return lowlevel.in_trio_task()
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import functools
 import gc
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, overload
+from typing import Any, cast, overload
 
 from tenure.arguments import Seconds
 
@@ -47,23 +47,10 @@ def explored(
     test. `--explore-seed=S` (a seed, or a schedule as a failure reports it) repeats that one alone, on
     `--explore-backend=NAME` if given.
     """
-    if test is None:
-        return functools.partial(
-            _explored, seeds=seeds, seconds=seconds, backends=backends, strict=strict, cancel=cancel
-        )
-    return _explored(test, seeds=seeds, seconds=seconds, backends=backends, strict=strict, cancel=cancel)
-
-
-def _explored(
-    test: AsyncTest,
-    *,
-    seeds: int | Iterable[int] | None,
-    seconds: Seconds | None,
-    backends: Sequence[str] | None,
-    strict: bool,
-    cancel: By,
-) -> Test:
     seeds = seeds if isinstance(seeds, int | None) else tuple(seeds)
+    if test is None:
+        options: dict[str, Any] = {"backends": backends, "strict": strict, "cancel": cancel}
+        return cast("Any", functools.partial(explored, seeds=seeds, seconds=seconds, **options))
 
     @functools.wraps(test)
     def runs(*args: Any, **kwargs: Any) -> None:

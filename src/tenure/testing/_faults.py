@@ -362,7 +362,6 @@ class FaultyEngine(e.Engine):
 
 
 def _is_of(session: str, operation: e.Operation[Any]) -> bool:
-    """True if an operation carries the session, or a name that was made under it."""
     names = (getattr(operation, field, "") for field in _NAMES)
     # As stores make them: process/session.name
     return any(name == session or name.startswith((f"{session}.", f"{session}/")) for name in names)

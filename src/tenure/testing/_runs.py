@@ -15,6 +15,7 @@ import anyio.lowlevel
 
 from tenure.lazy import extra
 from tenure.upkeep import leaves
+from tenure.waiting import this_task
 
 from ._asyncio_time import AsyncioTime
 from ._cancellable import Cancellable
@@ -112,7 +113,6 @@ def _uses(loop: str, error: BaseException) -> bool:
 
 
 def _is_of(loop: str, error: BaseException) -> bool:
-    """True if code of that loop has raised the error, while another loop was running."""
     frames = (frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__))
     if any(name.partition(".")[0] == loop for name in frames):
         return True
@@ -157,8 +157,8 @@ def _from_scenario(error: BaseException) -> BaseException:
 
 async def _watched(scenario: Callable[[], Awaitable[object]], director: Director) -> None:
     unhandled: list[dict[str, Any]] = []
-    own_task = _asyncio_task()
-    if own_task is not None:
+    own_task: Any = this_task()
+    if isinstance(own_task, asyncio.Task):
         asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
     with Cancellable(None) as director.whole:
         director.begin(director.whole.host)
@@ -169,13 +169,13 @@ async def _watched(scenario: Callable[[], Awaitable[object]], director: Director
         raise AssertionError(
             f"the scenario does not end: it was still running after {MAX_TURNS} turns of the loop"
         )
-    if own_task is not None:
+    if isinstance(own_task, asyncio.Task):
         await _nothing_left(own_task)
     for context in unhandled:
         raise context.get("exception") or AssertionError(context["message"])
 
 
-async def _nothing_left(own_task: asyncio.Task[Any]) -> None:
+async def _nothing_left(own_task: object) -> None:
     for _ in range(10):
         left = asyncio.all_tasks() - {own_task}
         if not left:
@@ -185,10 +185,3 @@ async def _nothing_left(own_task: asyncio.Task[Any]) -> None:
     left = asyncio.all_tasks() - {own_task}
     if left:
         raise AssertionError(f"left behind: {', '.join(sorted(task.get_name() for task in left))}")
-
-
-def _asyncio_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None

@@ -4,8 +4,6 @@ from random import uniform
 
 import anyio
 
-__all__ = ("Backoff",)
-
 
 class Backoff:
     """Pauses of `first` seconds, then twice as long each time up to `longest`; each is shortened by up to half.

@@ -15,8 +15,6 @@ from ._park import call_at, context_of_callbacks, now, this_loop
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("Deadlines",)
-
 
 class Linked(Protocol):
     linked: bool

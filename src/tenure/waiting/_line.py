@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from ._park import Parked
 
-__all__ = ("Expired", "Line", "Waiter")
-
 T = TypeVar("T")
 V = TypeVar("V")
 

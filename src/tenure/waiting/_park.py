@@ -24,34 +24,6 @@ if TYPE_CHECKING:
 
     from trio.lowlevel import Abort, Task
 
-__all__ = (
-    "NOTHING",
-    "Parked",
-    "TaskEnd",
-    "call_at",
-    "checkpoint",
-    "context_of_callbacks",
-    "loop_caller",
-    "loop_time",
-    "new_scope",
-    "now",
-    "on_readable",
-    "park",
-    "runs",
-    "runs_in_real_time",
-    "steady",
-    "steady_clock",
-    "stepped",
-    "this_loop",
-    "this_run",
-    "this_task",
-    "this_task_end",
-    "time_limit",
-    "trio_sign",
-    "wake",
-    "within",
-)
-
 T = TypeVar("T")
 
 try:

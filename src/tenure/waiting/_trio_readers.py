@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from socket import socket
 
-__all__ = ("read",)
-
 
 async def read(source: socket, callback: Callable[[], None]) -> NoReturn:
     """Call `callback` in each turn of the loop in which the socket can be read; see `on_readable`."""

@@ -53,12 +53,8 @@ def document(url: str, namespace: str, view: View, flows: Mapping[str, Flow]) ->
         "pools": [_pool(pool) for pool in view.pools],
         "processes": [
             {
-                "process": process.process,
-                "tasks": process.tasks,
+                **{name: getattr(process, name) for name in ("process", "tasks", "holds", "claims", "waits")},
                 "idle": sorted(process.idle),
-                "holds": process.holds,
-                "claims": process.claims,
-                "waits": process.waits,
             }
             for process in view.processes
         ],
@@ -123,10 +119,7 @@ def _key(key: SeenKey) -> dict[str, Any]:
         ]
 
     return {
-        "kind": key.kind,
-        "name": key.name,
-        "capacity": key.capacity,
-        "used": key.used,
+        **{name: getattr(key, name) for name in ("kind", "name", "capacity", "used")},
         "held": len(key.holders),
         "waits": len(key.waiting),
         "holders": some(key.holders),
@@ -136,10 +129,7 @@ def _key(key: SeenKey) -> dict[str, Any]:
 
 def _processor(processor: SeenProcessor) -> dict[str, Any]:
     return {
-        "name": processor.name,
-        "processes": processor.processes,
-        "workers": processor.workers,
-        "busy": processor.busy,
+        **{name: getattr(processor, name) for name in ("name", "processes", "workers", "busy")},
         "ended_per_second": processor.throughput,
         **{name: _latency(getattr(processor.latency, name)) for name in ("queued", "running", "total")},
     }

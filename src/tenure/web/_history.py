@@ -49,7 +49,6 @@ class History:
         self._minutes: dict[str, Sequence[Sequence[float]]] = {}
 
     def add(self, document: dict[str, Any], minutes: dict[str, Sequence[Sequence[float]]]) -> None:
-        """Take in a sample, if the last one is old enough."""
         self._minutes = minutes
         now = anyio.current_time()
         # half a second less: a sample is not left out because the last sample came late

@@ -156,12 +156,8 @@ class Tasks:
         if self.errors:
             shown["error"] = task.error
         if whole:
-            shown |= {"progress": task.progress, "meta": dict(task.meta)}
-            shown |= {
-                "deadline": task.deadline,
-                "timeout": task.timeout,
-                "retry": None if task.retry is None else repr(task.retry),
-            }
+            shown |= {name: getattr(task, name) for name in ("progress", "deadline", "timeout")}
+            shown |= {"meta": dict(task.meta), "retry": None if task.retry is None else repr(task.retry)}
             if self.errors:
                 shown |= {"traceback": task.traceback, "failed_tries": task.failed_tries}
             if self.payloads:

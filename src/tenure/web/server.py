@@ -92,7 +92,6 @@ class Server:
             self._connections -= 1
 
     def _let_go_of_the_oldest(self) -> bool:
-        """End the connection that has waited longest for its client; False if none waits."""
         oldest = next(iter(self._waiting), None)
         if oldest is None:
             return False

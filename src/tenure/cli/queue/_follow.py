@@ -18,7 +18,7 @@ from ._one_task import described
 
 
 def follow(words: Sequence[str]) -> int:
-    """Run `tenure queue follow`; return 1 unless the task is done."""
+    """Return 1 unless the task is done."""
     p = of_one("queue follow", "A line for each change of a task, until it has ended.")
     p.add_argument("id", metavar="ID", type=task_id, help="of the task")
     args = p.parse_args(words)

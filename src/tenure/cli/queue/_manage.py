@@ -29,7 +29,7 @@ _SHOWN_IDS = 20
 
 
 def requeue(words: Sequence[str]) -> int:
-    """Run `tenure queue requeue`; return 1 if no named task was requeued."""
+    """Return 1 if no named task was requeued."""
     p = of_one("queue requeue", "Dead letters become ready again; their attempts start anew.")
     p.add_argument("ids", metavar="ID", nargs="*", type=task_id, help="of dead tasks")
     _add_yes(p)
@@ -53,7 +53,7 @@ def requeue(words: Sequence[str]) -> int:
 
 
 def cancel(words: Sequence[str]) -> int:
-    """Run `tenure queue cancel`; return 1 if none was cancelled."""
+    """Return 1 if no task was cancelled."""
     p = of_one(
         "queue cancel", "Cancel tasks: at once if they wait; those that run have their block cancelled."
     )
@@ -99,7 +99,7 @@ def _listed(ids: Sequence[int]) -> str:
 
 
 def purge(words: Sequence[str]) -> int:
-    """Run `tenure queue purge`; return 1 if it was not confirmed."""
+    """Return 1 if it was not confirmed."""
     p = of_one("queue purge", "Delete waiting, delayed or dead tasks, or forget ended ones.")
     p.add_argument("states", metavar="STATE", nargs="+", choices=_PURGEABLE, help=", ".join(_PURGEABLE))
     _add_yes(p)

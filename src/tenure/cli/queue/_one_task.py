@@ -106,7 +106,6 @@ def _facts(record: TaskRecord, path: Sequence[SeenChild]) -> list[tuple[str, str
 
 
 def is_left(record: TaskRecord) -> bool:
-    """True of a release that failed to undo its thing."""
     return record.release is not None and record.state == "dead"
 
 
@@ -133,7 +132,7 @@ def _of_child(child: SeenChild) -> str:
 
 
 def reschedule(words: Sequence[str]) -> int:
-    """Run `tenure queue reschedule`; return 1 if no task was rescheduled."""
+    """Return 1 if no task was rescheduled."""
     p = of_one("queue reschedule", "Make tasks that wait or are delayed ready now, or after a delay.")
     p.add_argument("ids", metavar="ID", nargs="+", type=task_id, help="of tasks that wait or are delayed")
     p.add_argument(

@@ -65,7 +65,8 @@ def put(words: Sequence[str]) -> int:
     )
     p.add_argument("--retries", metavar="N", type=count, help="tries in all (default: the worker's)")
     args = p.parse_intermixed_args(words)
-    _check(args)
+    if args.key is None and args.on_duplicate != "refuse":
+        raise UsageError("--on-duplicate needs --key")
     payloads = read_payloads(args.payload)
     if len(payloads) > 1 and args.key is not None:
         raise UsageError("--key is for one task, and standard input has more")
@@ -101,11 +102,6 @@ async def _put(args: argparse.Namespace, payloads: list[Any], store: Store) -> l
         ) from None
     except ValueError as problem:  # such as a payload that is nested too deeply
         raise UsageError(str(problem)) from problem
-
-
-def _check(args: argparse.Namespace) -> None:
-    if args.key is None and args.on_duplicate != "refuse":
-        raise UsageError("--on-duplicate needs --key")
 
 
 name = checked(partial(check_name, "it"))

@@ -15,7 +15,7 @@ from tenure.shared import WorkQueue
 
 
 def signal(words: Sequence[str]) -> int:
-    """Run `tenure queue signal`; return 1 if the signal was not accepted."""
+    """Return 1 if the signal was not accepted."""
     p = of_one("queue signal", "Send a task the signal for which its handler waits with task.wait_for.")
     p.add_argument(
         "words",

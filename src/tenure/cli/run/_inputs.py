@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 Position = dict[str, Any]
 """The position up to which a source was read, as JSON.
@@ -19,27 +19,3 @@ PORTION = 256
 class Portion:
     items: list[Any]
     position: Position
-
-
-class InputSource(Protocol):
-    """A sequence of inputs that can be read again from any position.
-
-    Its methods block, and raise `UsageError` when the input is not what it was, or cannot be read.
-    Thread safety: one call at a time, on any thread.
-    """
-
-    skipped: list[str]
-    """The inputs that could not be read, a line each."""
-
-    may_wait: bool
-    """True if reading may wait for a writer; a thread that does so may be abandoned, and the source closed."""
-
-    def check(self, position: Position) -> None: ...
-
-    def has_more(self, position: Position) -> bool: ...
-
-    def open(self, position: Position | None) -> None: ...
-
-    def read(self) -> Portion: ...
-
-    def close(self) -> None: ...

@@ -6,7 +6,7 @@ When it dies, the next in the line takes over where the store says that it stood
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar, TypeVarTuple
+from typing import TypeVar, TypeVarTuple
 
 import anyio
 import anyio.to_thread
@@ -17,7 +17,8 @@ from tenure.errors import CursorConflict, LeaseLost, OutcomeUnknown
 from tenure.shared import Lease, WorkQueue
 from tenure.upkeep import unwrapped_task_group
 
-from ._inputs import InputSource
+from ._crew import Workers
+from ._plan import InputSource
 from ._record import Record
 from ._results import Results
 
@@ -28,10 +29,6 @@ INPUT = "input"
 """The cursor of the input: how far it was read."""
 
 
-class _Drains(Protocol):
-    async def drain(self) -> None: ...
-
-
 class RunLeader:
     def __init__(
         self,
@@ -39,7 +36,7 @@ class RunLeader:
         generation: int,
         source: InputSource,
         results: Results | None,
-        worker: _Drains,
+        workers: Workers,
         stop: Stop,
         say: Callable[[str], object],
     ) -> None:
@@ -49,7 +46,7 @@ class RunLeader:
         self._queue: WorkQueue = record.queue(generation)
         self._source = source
         self._results = results
-        self._worker = worker
+        self._workers = workers
         self._stop = stop
         self._say = say
 
@@ -95,7 +92,7 @@ class RunLeader:
                 await self._feed()
                 await self._queue.join()
                 complete = True
-            await self._worker.drain()
+            await self._workers.drain()
             over.set()
         self.finished = complete
 

@@ -26,8 +26,6 @@ class Lines:
     A position holds the number of the file, the offset and line in it, a checksum of all bytes read, and a stamp of the
     files' inodes, sizes and times. If the stamp has changed, the bytes are read again and the checksum compared: so a
     file may be copied, or grow.
-
-    Thread safety: one call at a time, on any thread.
     """
 
     def __init__(self, paths: tuple[str, ...]) -> None:
@@ -37,14 +35,16 @@ class Lines:
         self._total = sum(size for path in paths if (size := _size(path)) is not None)
         self._sized = all(_size(path) is not None for path in paths)
         self.skipped: list[str] = []
+        """The inputs that could not be read, a line each."""
         self.may_wait = not self._sized
+        """True if reading may wait for a writer; a thread that does so may be abandoned, and the source closed."""
         self._reader: _Reader | None = None
         self._consumed = False
         self._reading = False
         self._begin()
 
     def check(self, position: Position) -> None:
-        if self._sized and self._stamp(position["file"]) != position["stamp"]:
+        if self._sized and self._chain(position["file"] + 1) != position["stamp"]:
             self._reread(position)
             self._leave()
 
@@ -59,7 +59,7 @@ class Lines:
         self._begin()
         if position is None:
             return
-        if self._sized and self._stamp(position["file"]) == position["stamp"]:
+        if self._sized and self._chain(position["file"] + 1) == position["stamp"]:
             self._file, self._line, self._crc = position["file"], position["line"], position["crc"]
             self._before = sum(Path(path).stat().st_size for path in self._paths[: self._file])
             self._finished = self._chain(self._file)
@@ -122,9 +122,6 @@ class Lines:
             self._reader.close()
             self._reader = None
 
-    def _json(self) -> bool:
-        return self._paths[self._file].endswith(".jsonl")
-
     def _next_file(self) -> None:
         reader = self._at()
         self._before += reader.offset
@@ -135,9 +132,10 @@ class Lines:
 
     def _values(self, lines: list[bytes], first: int) -> list[Any]:
         values: list[Any] = []
+        is_json = self._paths[self._file].endswith(".jsonl")
         for number, line in enumerate(lines, first):
             try:
-                if not self._json():
+                if not is_json:
                     values.append(line.removesuffix(b"\r").decode())
                 elif line.strip():
                     values.append(json.loads(line, parse_constant=_refuse))
@@ -162,9 +160,6 @@ class Lines:
             "share": round((self._before + offset) / self._total, 6) if self._sized and self._total else None,
             "end": self._ended,
         }
-
-    def _stamp(self, file: int) -> int:
-        return self._chain(file + 1)
 
     def _chain(self, count: int) -> int:
         stamp = 0

@@ -21,8 +21,6 @@ class Names:
 
     A position holds the number of the pattern and the last name. Files that appear later are found if their names come
     after it. `skipped` is called with directories that could not be read.
-
-    Thread safety: one call at a time, on any thread.
     """
 
     def __init__(self, patterns: tuple[str, ...]) -> None:

@@ -19,6 +19,14 @@ Plan = dict[str, Any]
 """The work of a run, as JSON: `handler`, `inputs` or `from` (and `in`, if relative), `retries`, `timeout`."""
 
 
+InputSource = Lines | Names
+"""A sequence of inputs that can be read again from any position.
+
+Its methods block, and raise `UsageError` when the input is not what it was, or cannot be read. They may be called in
+any thread, one at a time.
+"""
+
+
 def make_plan(options: Options) -> Plan:
     plan: Plan = {"handler": options.handler}
     if options.globs:
@@ -37,11 +45,11 @@ def name_of(plan: Plan) -> str:
 
 
 def same_work(plan: Plan, other: Plan) -> bool:
-    """True if two plans are for the same handler and input; the number and the time limit of tries may differ."""
+    # the number and the time limit of tries may differ
     return all(plan.get(part) == other.get(part) for part in ("handler", "inputs", "from", "in"))
 
 
-def open_source(options: Options) -> Lines | Names:
+def open_source(options: Options) -> InputSource:
     return Names(options.globs) if options.globs else Lines(options.inputs)
 
 

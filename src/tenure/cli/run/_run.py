@@ -25,9 +25,8 @@ from tenure.upkeep import unwrapped_task_group
 from ._calling import Calling
 from ._crew import Workers
 from ._departed import departed, end_sessions
-from ._inputs import InputSource
 from ._leader import INPUT, RunLeader
-from ._plan import Plan, check_results, make_plan, name_of, open_source
+from ._plan import InputSource, Plan, check_results, make_plan, name_of, open_source
 from ._progress import Progress, Screen, prints_above
 from ._record import Record, check_same
 from ._report import Outcome, advice, dead_letters, table

@@ -25,8 +25,6 @@ _EVERY = 1.0
 
 @dataclass(slots=True)
 class RunTotals:
-    """The number of retried tries, the durations of tries, and the seconds for which the run was under way."""
-
     retried: int = 0
     seconds: float = 0.0
     times: Sketch = field(default_factory=Sketch)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 
+from tenure.cli._stop import handled
 from tenure.cli._table import many
 from tenure.observe import log
 from tenure.serving import ending_signals, is_hangup
@@ -116,13 +117,11 @@ class Children:
 
     def run(self) -> int:
         """Return the exit code: 0 if each process has ended with 0, 2 if one was misused, else 1."""
-        before = {number: signal.signal(number, self._note) for number in ending_signals()}
         try:
-            while self._turn():
-                time.sleep(_TURN)
+            with handled(dict.fromkeys(ending_signals(), self._note)):
+                while self._turn():
+                    time.sleep(_TURN)
         finally:
-            for number, old in before.items():
-                signal.signal(number, signal.SIG_DFL if old is None else old)
             for child in self._children:
                 if child.process is not None:  # a fault of ours: none may be left behind
                     child.process.kill()

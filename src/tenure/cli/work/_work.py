@@ -8,9 +8,11 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import tenure.engine as e
 from tenure.cli._arguments import (
@@ -27,6 +29,7 @@ from tenure.cli._arguments import (
 )
 from tenure.cli._errors import UsageError
 from tenure.cli._one_queue import name_of
+from tenure.cli._stop import handled
 from tenure.cli._with_store import check_names
 from tenure.serving import ending_signals, parse_address
 
@@ -68,12 +71,8 @@ examples:
 def work(words: Sequence[str]) -> int:
     # the first process of a container ignores a signal for which it has no handler yet
     numbers = [number for number in ending_signals() if number is not signal.SIGINT]
-    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
-    try:
+    with handled(dict.fromkeys(numbers, signal.default_int_handler)):
         return _work(_parser().parse_args(words), words)
-    finally:
-        for number, old in before.items():
-            signal.signal(number, signal.SIG_DFL if old is None else old)
 
 
 def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
@@ -94,39 +93,21 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
         sources = ReloadWatcher(Path.cwd()) if args.reload else None
         start_logging(args.log[1], args.log[0])
         return Children(me, args.processes, args.grace, sources).run()
-    return work_here(
-        Options(
-            handler=args.handler,
-            queue=args.queue,
-            store=store_url(args.store),
-            store_option=store_option(args.store),
-            namespace=args.namespace,
-            ttl=args.ttl,
-            concurrency=args.concurrency,
-            batch=args.batch[0],
-            linger=args.batch[1],
-            every=args.every,
-            cron=args.cron,
-            tz=args.tz,
-            timeout=args.timeout,
-            retries=args.retries,
-            max_deliveries=args.max_deliveries,
-            executor=args.executor,
-            on_dead=args.on_dead,
-            health=_address(args.health, number),
-            metrics=_address(args.metrics, number),
-            grace=args.grace,
-            backend=args.backend,
-            log_level=args.log[1],
-            log_format=args.log[0],
-            parent=parent,
-            told=told,
-            failures=failures,
-            until_empty=args.until_empty or None,
-            max_tasks=args.max_tasks,
-            max_memory=args.max_memory,
-        )
-    )
+    given: dict[str, Any] = vars(args) | {
+        "store": store_url(args.store),
+        "store_option": store_option(args.store),
+        "batch": args.batch[0],
+        "linger": args.batch[1],
+        "health": _address(args.health, number),
+        "metrics": _address(args.metrics, number),
+        "log_format": args.log[0],
+        "log_level": args.log[1],
+        "parent": parent,
+        "told": told,
+        "failures": failures,
+        "until_empty": args.until_empty or None,
+    }
+    return work_here(Options(**{field.name: given[field.name] for field in fields(Options)}))
 
 
 def _check_ranges(

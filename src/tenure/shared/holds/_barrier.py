@@ -15,6 +15,7 @@ import anyio
 import tenure.engine as e
 from tenure.arguments import Seconds, check_count
 from tenure.errors import BarrierBroken, CapacityMismatch, OutcomeUnknown, TenureError
+from tenure.shared._lease import HoldRequest
 from tenure.store import Acquisition, Session, Store, check_ttl, handle_of, read_pages
 from tenure.waiting import checkpoint, now
 
@@ -68,9 +69,8 @@ class Barrier:
             raise ValueError(f'on_departure must be "break" or "drop", not {on_departure!r}')
         self._store = handle_of(store)
         self.parties: int = check_count("parties", parties)
-        self._request = _Party(
-            self._store.key("barrier", name), self.parties, e.DROP if on_departure == "drop" else b""
-        )
+        key, value = self._store.key("barrier", name), e.DROP if on_departure == "drop" else b""
+        self._request = HoldRequest(key, self.parties, 0, value)  # of no weight: an arrival
         self._ttl = store.ttl if ttl is None else check_ttl(ttl)
         self.name: str = name
         self.on_departure: Literal["break", "drop"] = on_departure
@@ -184,19 +184,6 @@ class Barrier:
         if waited is not None and waited.meeting == now.meeting:
             return e.Reply.LEFT
         raise OutcomeUnknown(self._request.key, "arriving")
-
-
-@dataclass(frozen=True, slots=True)
-class _Party:
-    key: str
-    parties: int
-    value: bytes
-
-    def ask(self, session: str, name: str) -> e.Operation[Any]:
-        return e.Acquire(session, self.key, name, self.parties, 0, self.value)
-
-    def undo(self, name: str) -> e.Operation[Any]:
-        return e.Release(self.key, name)
 
 
 def _gives_way(problem: BaseException) -> bool:
