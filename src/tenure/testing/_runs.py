@@ -8,7 +8,7 @@ import sys
 import warnings
 from contextlib import contextmanager, nullcontext
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import anyio
 import anyio.lowlevel
@@ -170,7 +170,7 @@ async def _watched(scenario: Callable[[], Awaitable[object]], director: Director
             f"the scenario does not end: it was still running after {MAX_TURNS} turns of the loop"
         )
     if isinstance(own_task, asyncio.Task):
-        await _nothing_left(own_task)
+        await _nothing_left(cast("object", own_task))
     for context in unhandled:
         raise context.get("exception") or AssertionError(context["message"])
 
