@@ -441,3 +441,26 @@ def test_the_plans_are_seen(engine):
     with engine.watched() as plans:
         engine.run("SELECT FROM tenure.task t WHERE t.progress = 'none such' ORDER BY t.payload")
     assert any(fault.startswith("Seq Scan task: ") for fault in faults(plans))
+
+
+def changed_tables(plans):
+    return [plan["Plan"]["Relation Name"] for plan in plans if plan["Plan"]["Node Type"] == "ModifyTable"]
+
+
+def test_an_idle_worker_plans_what_its_first_task_needs_once(postgres_process, early):
+    engine = Watched(postgres_process.url())
+    engine.apply_now(e.OpenSession("idle", "p", 1e6))
+    for first in (True, False):
+        with engine.watched() as plans:
+            answer = engine.apply_now(e.Exchange("idle", next(numbers), "nothing", want=1, wait=True))
+        assert answer.tasks == ()
+        assert ("task" in changed_tables(plans)) is first
+    engine.close()
+
+
+def test_settings_that_hold_already_are_not_written(engine):
+    engine.apply_now(configured("big", max_deliveries=7))
+    with engine.watched() as plans:
+        engine.apply_now(configured("big", "another", missing=True, max_deliveries=7))
+    assert plans
+    assert changed_tables(plans) == []

@@ -292,12 +292,10 @@ CREATE FUNCTION tenure.lease_tasks(
 ) LANGUAGE plpgsql AS $$
 BEGIN
     _count := cardinality(_places);
-    IF _count > 0 THEN
-        _first := tenure.new_tokens(_now, _count);
-        UPDATE tenure.task t SET session = _mine.id, process = _mine.process, token = _first + i.n - 1,
-            deliveries = t.deliveries + 1, max_deliveries = _max_deliveries, keep = _keep, dead_ttl = _dead_ttl
-        FROM unnest(_places) WITH ORDINALITY AS i (place, n) WHERE t.ctid = i.place;
-    END IF;
+    _first := tenure.new_tokens(_now, _count);
+    UPDATE tenure.task t SET session = _mine.id, process = _mine.process, token = _first + i.n - 1,
+        deliveries = t.deliveries + 1, max_deliveries = _max_deliveries, keep = _keep, dead_ttl = _dead_ttl
+    FROM unnest(_places) WITH ORDINALITY AS i (place, n) WHERE t.ctid = i.place;
 END $$;
 
 -- Lease the next `_want` tasks to the session. -> the queue, how many, the first token, and how often a group with a
@@ -371,6 +369,20 @@ BEGIN ATOMIC
     FROM tenure.task t
     WHERE t.session = _session AND t.token BETWEEN _leased[2] AND _leased[2] + _leased[1] - 1 ORDER BY t.token;
 END;
+
+-- Plan what the first task needs, once in each connection, while the worker has nothing to do: no queue is named NULL.
+CREATE FUNCTION tenure.warm_up(
+    _now bigint, _mine tenure.session, _q tenure.queue, _settle tenure.settlements
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('tenure.is_warm', 'on', false);
+    _q.name := NULL;
+    _q.round := 0;
+    _q.fronts := '{0, 0, 0}';
+    PERFORM tenure.take_tasks(_now, _q, _mine, 1);
+    PERFORM tenure.leased_tasks(_mine.id, '{0, 0, 0}');
+    PERFORM tenure.settle_endings(_now, _q, _mine, _settle);
+END $$;
 
 -- -> exchanged(paused, again, revision), refused(token...), stop(token...), then task(id, token, priority, attempts, deliveries,
 -- waited, entries, time until the deadline; progress, payload, failure or NULL, meta or NULL, group) of each that is
@@ -468,6 +480,9 @@ BEGIN
     ];
     ok := tenure.save_queue(now, queue);
     ok := tenure.cache_reply(now, mine, 'exchange', _queue, _n, known);
+    IF count = 0 AND _wait AND current_setting('tenure.is_warm', true) IS NULL THEN
+        PERFORM tenure.warm_up(now, mine, queue, _settle);
+    END IF;
     -- four times as many in one of four exchanges
     IF _n % 4 = 0 AND cardinality(_settle.ids) > 0 THEN
         PERFORM tenure.forget_records(now, 4 * cardinality(_settle.ids));
