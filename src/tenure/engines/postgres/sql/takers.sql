@@ -370,20 +370,6 @@ BEGIN ATOMIC
     WHERE t.session = _session AND t.token BETWEEN _leased[2] AND _leased[2] + _leased[1] - 1 ORDER BY t.token;
 END;
 
--- Plan what the first task needs, once in each connection, while the worker has nothing to do: no queue is named NULL.
-CREATE FUNCTION tenure.warm_up(
-    _now bigint, _mine tenure.session, _q tenure.queue, _settle tenure.settlements
-) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM set_config('tenure.is_warm', 'on', false);
-    _q.name := NULL;
-    _q.round := 0;
-    _q.fronts := '{0, 0, 0}';
-    PERFORM tenure.take_tasks(_now, _q, _mine, 1);
-    PERFORM tenure.leased_tasks(_mine.id, '{0, 0, 0}');
-    PERFORM tenure.settle_endings(_now, _q, _mine, _settle);
-END $$;
-
 -- -> exchanged(paused, again, revision), refused(token...), stop(token...), then task(id, token, priority, attempts, deliveries,
 -- waited, entries, time until the deadline; progress, payload, failure or NULL, meta or NULL, group) of each that is
 -- leased; gone, more
@@ -480,8 +466,15 @@ BEGIN
     ];
     ok := tenure.save_queue(now, queue);
     ok := tenure.cache_reply(now, mine, 'exchange', _queue, _n, known);
+    -- an idle worker plans what its first task needs, once in each connection: no queue is named NULL
     IF count = 0 AND _wait AND current_setting('tenure.is_warm', true) IS NULL THEN
-        PERFORM tenure.warm_up(now, mine, queue, _settle);
+        PERFORM set_config('tenure.is_warm', 'on', false);
+        queue.name := NULL;
+        queue.round := 0;
+        queue.fronts := '{0, 0, 0}';
+        PERFORM tenure.take_tasks(now, queue, mine, 1);
+        PERFORM tenure.leased_tasks(mine.id, '{0, 0, 0}');
+        PERFORM tenure.settle_endings(now, queue, mine, _settle);
     END IF;
     -- four times as many in one of four exchanges
     IF _n % 4 = 0 AND cardinality(_settle.ids) > 0 THEN
