@@ -441,3 +441,15 @@ def test_the_plans_are_seen(engine):
     with engine.watched() as plans:
         engine.run("SELECT FROM tenure.task t WHERE t.progress = 'none such' ORDER BY t.payload")
     assert any(fault.startswith("Seq Scan task: ") for fault in faults(plans))
+
+
+def changed_tables(plans):
+    return [plan["Plan"]["Relation Name"] for plan in plans if plan["Plan"]["Node Type"] == "ModifyTable"]
+
+
+def test_settings_that_hold_already_are_not_written(engine):
+    engine.apply_now(configured("big", max_deliveries=7))
+    with engine.watched() as plans:
+        engine.apply_now(configured("big", "another", missing=True, max_deliveries=7))
+    assert plans
+    assert changed_tables(plans) == []

@@ -564,20 +564,17 @@ BEGIN
         SELECT n.name FROM unnest(_names, _values) n (name, value)
         LEFT JOIN tenure.setting s ON s.queue = _queue AND s.name = n.name
         WHERE n.value <> coalesce(s.value, tenure.default_of(n.name)) AND NOT (s.name IS NOT NULL AND _missing));
-    IF cardinality(changed) > 0 OR cardinality(_names) > 0 AND queue.revision > 0 THEN
-        queue := tenure.use_queue(now, _queue);
-    END IF;
     IF cardinality(changed) > 0 THEN
+        queue := tenure.use_queue(now, _queue);
         INSERT INTO tenure.setting AS s (queue, name, value, since, set_by)
         SELECT _queue, n.name, n.value, now, _by FROM unnest(_names, _values) n (name, value) WHERE n.name = ANY (changed)
         ON CONFLICT ON CONSTRAINT setting_pkey
         DO UPDATE SET value = excluded.value, since = excluded.since, set_by = excluded.set_by;
         queue.revision := tenure.new_tokens(now, 1);
         queue := tenure.have_settings(queue, CASE WHEN 'weights' = ANY (changed) THEN _groups END, _costs);
-        queue := tenure.keep_record(now, queue);
-    END IF;
-    IF cardinality(_names) > 0 AND queue.revision > 0 THEN
-        PERFORM tenure.save_queue(now, queue);
+        PERFORM tenure.save_queue(now, tenure.keep_record(now, queue));
+    ELSIF cardinality(_names) > 0 AND (tenure.keep_record(now, queue)).keep_until > queue.keep_until THEN
+        PERFORM tenure.save_queue(now, tenure.keep_record(now, queue));
     END IF;
     RETURN NEXT ROW('configured', ARRAY[coalesce(queue.revision, 0)], NULL)::tenure.answer;
     IF queue.revision > 0 THEN
