@@ -303,6 +303,21 @@ def test_dead_letters_say_why(inhabitant, show, tell):
     assert document["tasks"][0]["rank"] < document["tasks"][1]["rank"]
 
 
+def test_a_task_that_has_ended_is_shown_with_how_long_it_ran(inhabitant, command, tell, url):
+    async def done():
+        queue = tenure.WorkQueue(inhabitant.store, "mail")
+        task_id, waits = await queue.put_many([1, 2])
+        async with queue.take():
+            await anyio.sleep(0.1)
+        return task_id, waits
+
+    task_id, waits = map(str, inhabitant.do(done))
+    assert tell("queue", "show", "mail", waits)[1]["task"]["ran"] is None
+    assert 0.09 < tell("queue", "show", "mail", task_id)[1]["task"]["ran"] < 5
+    assert "\nran        " in command("queue", "show", "mail", task_id, "--store", url).out
+    assert "\nran " not in command("queue", "show", "mail", waits, "--store", url).out
+
+
 def test_a_task_is_put_with_its_own_timeout_and_tries(inhabitant, command, tell, url):
     own = ("--timeout", "2.5", "--retries", "1")
     code, put = tell("queue", "put", "mail", '{"to": "ann"}', *own)

@@ -90,6 +90,9 @@ class FamilyContract(QueueSessionBase):
         assert (await family.exchange()).stop == (taken.token,)
         await family.settle(taken, e.Verdict.CANCEL)
         assert await family.outcome(root.id) == (verdict.value, b"why")
+        ran = {record.id: record.ran for record in await family.browse("ended")}
+        assert ran[root.id] is None, "its lease ended before"
+        assert ran[taken.id] is not None
         await family.recount()
 
     async def test_the_last_delivery_says_whether_the_payload_is_kept(self, family: FamilySession) -> None:

@@ -88,6 +88,39 @@ class TaskContract(QueueSessionBase):
         assert record.ask_again_in > 1.0, "time alone changes nothing any more"
         assert (await a.take_one()).id == task
 
+    async def test_a_record_tells_for_how_long_the_task_was_leased(
+        self, client: OpenClient, advance: Advance
+    ) -> None:
+        a, b = await client("a"), await client("b")
+        put = await a.put(*plain(5))
+
+        async def ran(task: int) -> float | None:
+            page = await a.do.page(e.Scan(e.TASK, "jobs", only=str(task)))
+            return page.rows[0].ran
+
+        tasks = await a.take(3) + await b.take(1)
+        assert await ran(put[4]) is None
+        await advance(1.5)
+        for task in put[:4]:
+            assert await ran(task) == self.about(1.5)
+        assert [record.ran for record in await a.browse("leased")] == [self.about(1.5)] * 4
+        await a.settle(tasks[0])
+        await a.settle(tasks[1], e.Verdict.DEAD)
+        await a.settle(tasks[2], e.Verdict.GIVE_BACK)
+        await b.close()
+        assert await ran(put[2]) is await ran(put[3]) is None
+        for task in put[2:]:
+            await a.end(task, "cancelled")
+        await advance(2.0)
+        wanted = [self.about(1.5)] * 2 + [None] * 3
+        assert [await ran(task) for task in put] == wanted
+        assert [record.ran for record in await a.browse("ended")] == wanted
+        assert await a.do(e.Move("jobs", put[1:2], "waiting")) == e.MovedCount(1)
+        assert await ran(put[1]) is None
+        (again,) = await a.take()
+        await a.settle(again)
+        assert await ran(put[1]) == self.about(0.0)
+
     async def test_a_full_queue_makes_producers_wait_in_line(self, client: OpenClient, hints: Hints) -> None:
         a, b = await client("a"), await client("b")
         news_a, news_b = await hints("a"), await hints("b")

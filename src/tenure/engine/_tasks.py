@@ -88,7 +88,7 @@ class PutRequest:
 
 @value
 class Conflict:
-    """Not put: the cursor has this `value`, and not the expected one; b"" stands for no value."""
+    """Not put: the cursor has this `value`, and not the expected one."""
 
     value: bytes
 
@@ -170,8 +170,7 @@ class Settle:
     RETRY, a wait, and POSTPONE of a task that had begun start the count of deliveries without a verdict anew. The
     `result` of POSTPONE is b"" for such a task, `ANEW` to begin the count of failures anew too, and else `NOT_BEGUN`.
 
-    `failure` describes the failed tries; unless empty, it replaces the earlier one, and is kept for as long as anything
-    of the task is.
+    `failure` describes the failed tries; unless empty, it replaces the earlier one.
 
     The laws of families (`tenure.engine._families`) say when a verdict has to wait for children. The waits:
 
@@ -201,9 +200,8 @@ class Settle:
 class Taken:
     """A task that is now leased to the session. `attempts` failed so far; `deliveries` counts this one too.
 
-    `waited` is for how many seconds it has been ready; `progress` is what an earlier delivery last reported; `failure`
-    is what the last settlement said of the failed tries. It has at most `entries` entries. In `deadline` seconds its
-    deadline passes.
+    `waited` is for how many seconds it has been ready; `progress` and `failure` are as in `Record`. It has at most
+    `entries` entries. In `deadline` seconds its deadline passes.
     """
 
     id: int
@@ -285,7 +283,7 @@ class GetResult(Operation["Outcome | Unfinished | Reply"]):
 
 @value
 class Outcome:
-    """The task ended: `state` is done, dead, discarded, cancelled or expired; `result` the result, error or reason."""
+    """The task ended: `state` is one of `ENDED`; `result` the result, error or reason."""
 
     state: str
     result: bytes
@@ -359,7 +357,7 @@ class Record:
     `progress` is the last report, `failure` what the last settlement said of the failed tries. An unfinished or dead
     child has a `parent`, in the queue `parent_key`; `children` is the number of the task's own unfinished children, and
     `releases` is true if a release was named in its present life. `deadline` is the seconds, at least 0, that an
-    unfinished task has left.
+    unfinished task has left; `ran` is the seconds from the delivery of a leased task until now, or until it ended.
     """
 
     seq: int
@@ -372,6 +370,7 @@ class Record:
     deliveries: int
     result: bytes
     age: float
+    ran: float | None
     progress: bytes
     failure: bytes
     meta: bytes

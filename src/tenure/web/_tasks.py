@@ -121,13 +121,12 @@ class Tasks:
 
     async def _times(self, key: str, record: e.Record) -> dict[str, Any]:
         workers = await read_workers(self.store, key) if record.state == "leased" else []
-        leases = [(w.process, task.seconds) for w in workers for task in w.tasks if task.id == record.id]
-        process, started = leases[0] if leases else (None, None)
+        ended = record.age if record.seq else None
         return {
             "put": age_of(record.id, (await read_counts(self.store, key)).now),
-            "process": process,
-            "started": started,
-            "ended": record.age if record.seq else None,
+            "process": next((w.process for w in workers for task in w.tasks if task.id == record.id), None),
+            "started": None if record.ran is None else record.ran + (ended or 0.0),
+            "ended": ended,
         }
 
     async def _page(self, key: str, state: str, after: str, limit: int) -> tuple[Sequence[e.Record], str]:
@@ -152,7 +151,7 @@ class Tasks:
         task = seen(record, self.store, payloads=self.payloads)
         shown = {name: getattr(task, name) for name in ("id", "state", "priority", "key", "group")}
         shown |= {name: getattr(task, name) for name in ("attempts", "deliveries", "age", "rank", "release")}
-        shown |= {name: getattr(task, name) for name in ("parent", "parent_queue", "children")}
+        shown |= {name: getattr(task, name) for name in ("parent", "parent_queue", "children", "ran")}
         if self.errors:
             shown["error"] = task.error
         if whole:

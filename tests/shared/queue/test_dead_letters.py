@@ -54,6 +54,7 @@ async def test_a_dead_task_is_told_of_once_with_all_that_is_known(store, open_st
     assert (late.meta, late.priority, late.key) == ({"request": "r7"}, 3, "k")
     assert "ValueError: late" in late.traceback
     assert [line.partition(",")[0] for line in late.failed_tries] == ["try 1", "try 2"]
+    assert late.ran == 0.0
     assert (await WorkQueue(store, "mail.dead").statistics()).put == 41
 
 

@@ -85,6 +85,7 @@ def _facts(record: TaskRecord, path: Sequence[SeenChild]) -> list[tuple[str, str
         ("id", str(record.id)),
         ("state", record.state),
         ("age", spoken(record.age)),
+        ("ran", "" if record.ran is None else spoken(record.ran)),
         ("priority", str(record.priority)),
         ("attempts", str(record.attempts)),
         ("deliveries", str(record.deliveries)),

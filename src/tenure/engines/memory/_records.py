@@ -10,6 +10,10 @@ import tenure.engine as e
 from tenure.engines import rules
 
 
+def ran(token: int, until: float) -> float | None:
+    return max(0.0, until - token / 1e6) if token else None
+
+
 @dataclass(slots=True)
 class Ended:
     seq: int
@@ -22,6 +26,7 @@ class Ended:
     deliveries: int
     result: bytes
     ended_at: float
+    token: int
     expires: float | None
     progress: bytes
     failure: bytes
@@ -36,6 +41,7 @@ class Ended:
         return e.Record(
             *(self.seq, self.id, self.state, self.payload, self.priority, self.key),
             *(self.attempts, self.deliveries, self.result, max(0.0, now - self.ended_at)),
+            ran(self.token, self.ended_at),
             *(self.progress, self.failure, self.meta, self.group),
             *tree,
         )

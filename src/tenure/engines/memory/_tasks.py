@@ -25,7 +25,7 @@ from tenure.engines.rules import (
 
 from ._due import Due
 from ._queue import MemoryQueue, MemoryQueues
-from ._records import Ended
+from ._records import Ended, ran
 from ._state import MemorySession, MemoryState
 from ._task import MemoryTask
 
@@ -220,6 +220,7 @@ class MemoryTaskRows:
                 task.deliveries,
                 ends.result,
                 self._state.now,
+                task.token,
                 expires,
                 task.progress,
                 task.failure,
@@ -246,6 +247,7 @@ class MemoryTaskRows:
         return e.Record(
             *(0, task.id, state, task.payload, task.priority, task.key),
             *(task.attempts, task.deliveries, b"", max(0.0, self._state.now - task.ready_at)),
+            ran(task.token, self._state.now),
             *(task.progress, task.failure, task.meta, task.group),
             *self._tree(task.queue, task),
             self._seconds_left(task),

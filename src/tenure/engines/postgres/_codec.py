@@ -115,6 +115,7 @@ _RECEIVED: dict[Any, _Convert] = {
     str: text,
     bytes: None,
     float: seconds,
+    float | None: lambda micros: None if micros < 0 else seconds(micros),
     bool: bool,
     int: None,
     e.Rate: _rate,
@@ -145,9 +146,9 @@ def _fields_to_send(operation: type) -> list[tuple[str, _Convert]]:
 @cache
 def _fields_received(answer: type) -> list[tuple[str, bool, _Convert]]:
     hints = get_type_hints(answer, localns={"R": Any})
-    types = {field: _required(kind) for field, kind in hints.items() if field not in ("rows", "next")}
+    types = {field: kind for field, kind in hints.items() if field not in ("rows", "next")}
     return [
-        (field, kind in (int, float, bool), _RECEIVED[kind])
+        (field, _required(kind) in (int, float, bool), _RECEIVED.get(kind) or _RECEIVED[_required(kind)])
         for field, kind in types.items()
         if kind != e.Metadata
     ]

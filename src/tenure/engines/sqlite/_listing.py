@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 import tenure.engine as e
 from tenure.engines.rules import ENDING, SUSPENDED, Position, decoded_name, encoded_name
 
 from ._queue import SqliteQueue
-from ._records import ended_record, unfinished_record
+from ._records import record_of
 from ._sql import TASKS
 from ._state import SqliteState
 
@@ -22,9 +23,9 @@ def listed(
     if name == "ended" or name in e.ENDED:
         return _ended(state, queue, name, after[0] if after else 0, limit)
     rows = unfinished(state, queue.id, name, after, limit)
-    shown = state.all(TASKS.show, ids=str([task for *_, task, _ in rows]))
+    shown = state.all(TASKS.show, ids=str([task for *_, task, _ in rows]), state=name)
     return [
-        (_position(name, row), unfinished_record(state, queue.name, name, *of_task))
+        (_position(name, row), record_of(state, queue.name, *of_task))
         for row, of_task in zip(rows, shown, strict=True)
     ]
 
@@ -65,14 +66,11 @@ def _ended(
     rows: list[Any] = []
     for each in e.ENDED if name == "ended" else (name,):
         rows += state.all(TASKS.browse_ended, queue=queue.id, state=each, after=after, limit=limit)
-    rows.sort()
+    rows.sort(key=itemgetter(2))
     # outdated records that are not forgotten yet are passed over
     return [
-        (
-            (row[0],),
-            ended_record(state, queue.name, kin, *row) if expires is None or expires > state.moment else None,
-        )
-        for *row, expires, kin in rows[:limit]
+        ((row[2],), record_of(state, queue.name, *row) if expires is None or expires > state.moment else None)
+        for *row, expires in rows[:limit]
     ]
 
 

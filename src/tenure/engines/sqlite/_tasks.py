@@ -17,7 +17,7 @@ from ._keys import Keys
 from ._listing import listed
 from ._new_tasks import NewTasks
 from ._queue import SqliteQueue, SqliteQueues
-from ._records import ended_record, seconds_left, unfinished_record
+from ._records import record_of, seconds_left
 from ._session import SqliteSession
 from ._sql import TASKS
 from ._state import SqliteState
@@ -168,12 +168,12 @@ class SqliteTaskRows(NewTasks, Keys, Changes):
         return row and _task(row)
 
     def unfinished_record(self, queue: SqliteQueue, task: Task, state: str) -> e.Record:
-        row = self._state.one(TASKS.show, ids=str([task.id]))
-        return unfinished_record(self._state, queue.name, state, *row)
+        row = self._state.one(TASKS.show, ids=str([task.id]), state=state)
+        return record_of(self._state, queue.name, *row)
 
     def ended_record(self, queue: SqliteQueue, task: int) -> e.Record | None:
         row = self._state.one(TASKS.ended_task, id=task, queue=queue.id, now=self._state.moment)
-        return row and ended_record(self._state, queue.name, *row)
+        return row and record_of(self._state, queue.name, *row)
 
     def listed(
         self, queue: SqliteQueue, state: str, after: Position, limit: int

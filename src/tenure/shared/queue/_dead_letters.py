@@ -55,7 +55,7 @@ class RecordCodec:
         if not isinstance(value, e.Record):
             raise TypeError(f"on_dead alone puts tasks into this queue, and not {type(value).__name__}")
         document: dict[str, Any] = {name: getattr(value, name) for name in _PLAIN}
-        document |= {"rank": value.seq, "error": value.result.decode(errors="replace")}
+        document |= {"rank": value.seq, "ran": value.ran, "error": value.result.decode(errors="replace")}
         for name in _BYTES:
             data = getattr(value, name)
             data = report_in(data) if name == "progress" else data
@@ -71,7 +71,8 @@ class RecordCodec:
             if of_bytes["progress"]:
                 of_bytes["progress"] = numbered_report(0, 0, of_bytes["progress"])
             result = document["error"].encode(errors="replace")
-            record = e.Record(seq=document["rank"], state="dead", result=result, **plain, **of_bytes)
+            plain |= {"seq": document["rank"], "ran": document.get("ran"), "state": "dead"}
+            record = e.Record(result=result, **plain, **of_bytes)
             return record_of(record, self._payloads, self._store.codec, self._store)
         except (KeyError, TypeError, AttributeError) as problem:
             raise ValueError(f"it is no dead letter that on_dead has put: {problem!r}") from problem

@@ -82,18 +82,18 @@ class TaskRecord(Generic[P_co]):
 
     - `state`: "waiting", "delayed", "leased", "suspended", "ending", "done", "dead", "discarded", "cancelled" or
       "expired".
-    - `age`: seconds since the task became ready, or ended; `deadline`: seconds that are left.
+    - `age`: seconds since the task became ready, or ended; `deadline`: seconds left.
+    - `ran`: seconds of its lease, until now or its end; None without a lease.
     - `result` of a done task; `error`, `traceback` of the last failed try; `failed_tries`, a line for each of the last
-      eleven: when it began (not over memory), how long it ran, and its error.
+      eleven: its start (not over memory), duration and error.
     - `payload`: None of an ended task, unless it is dead or the queue keeps payloads.
     - `undecoded`: the bytes of fields that cannot be decoded, by name.
     - `timeout`, `retry`: as put; None: the worker's count.
     - `rank`: orders ended tasks; 0 for others.
-    - `parent`, `parent_queue`: of a child or a release that is unfinished or dead.
-    - `children`: the number of unfinished children.
+    - `parent`, `parent_queue`: of a child or a release that is unfinished or dead; `release`: a release's name.
+    - `children`: how many are unfinished.
     - `unfinished_child` (the first by name) and `releases` (the first 256; "dead": not undone) of an unfinished or dead
-      task, if `get` or `follow` returned the record.
-    - `release`: of a release, its name.
+      task, from `get` or `follow`.
     """
 
     id: int
@@ -110,6 +110,7 @@ class TaskRecord(Generic[P_co]):
     progress: Any = None
     traceback: str = field(default="", repr=False)
     failed_tries: tuple[str, ...] = ()
+    ran: float | None = None
     meta: Mapping[str, str] = field(default_factory=dict[str, str])
     undecoded: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     group: str | None = None
@@ -183,6 +184,7 @@ def record_of(
         progress=value("progress", codec, report_in(record.progress)),
         traceback=failures.traceback,
         failed_tries=failures.lines,
+        ran=record.ran,
         meta=meta,
         undecoded=undecoded,
         group=shown_group(record.group) or None,

@@ -2,7 +2,7 @@
 const histories = {};
 const clock = () => new Date().toLocaleTimeString("en-GB", {timeZoneName: "short"});
 function historyOf(place) {
-  return [element("h3", {}, "Seen by this page"), element("p", {class: "empty"}, "The store keeps the times of tries that failed alone; spans have those of all."), element("ol", {}, ...histories[place].map(([at, text]) => element("li", {}, `${at}: ${text}`)))];
+  return [element("h3", {}, "Seen by this page"), element("p", {class: "empty"}, "The store keeps the times of the last try, and of those that failed; spans have those of all."), element("ol", {}, ...histories[place].map(([at, text]) => element("li", {}, `${at}: ${text}`)))];
 }
 const taskLink = t => link(`task ${t.id} of ${t.queue}`, {queue: t.queue, task: t.id});
 const stateOf = t => `${t.state}${t.unfinished ? `, ${count(t.unfinished)} unfinished children` : ""}`;
@@ -21,7 +21,7 @@ async function lookAtTask(where) {
   const now = `${t.state}${t.process ? ` to ${t.process}` : ""}, attempts ${t.attempts}, deliveries ${t.deliveries}${t.progress ? `, progress ${shortened(t.progress, 80)}` : ""}`;
   if (!seen.length || seen[seen.length - 1][1] !== now) seen.push([clock(), now]);
   const facts = [["state", t.state], ["put", ago(t.put)], ["ready", t.rank || t.state === "delayed" ? "" : ago(Math.max(t.age, 0))],
-    ["started", ago(t.started)], ["process", t.process], ["ended", ago(t.ended)], ["priority", count(t.priority)], ["attempts", count(t.attempts)], ["deliveries", count(t.deliveries)],
+    ["started", ago(t.started)], ["process", t.process], ["ended", ago(t.ended)], ["ran", t.rank && t.ran !== null ? spoken(t.ran) : ""], ["priority", count(t.priority)], ["attempts", count(t.attempts)], ["deliveries", count(t.deliveries)],
     ["parent", t.parent && taskLink({id: t.parent, queue: t.parent_queue})], ["children", t.children ? `${count(t.children)} unfinished` : ""],
     ["waits for", t.waits_for.length ? element("span", {}, ...t.waits_for.flatMap((one, i) => [i ? " > " : "", `${one.name}: `, taskLink(one), `, ${one.state}`])) : ""],
     ...(t.release ? [["release", t.release + (t.state === "dead" ? ", not undone" : "")]] : []), ["key", t.key], ["group", t.group], ["deadline", t.deadline === null ? "" : ahead(Math.max(t.deadline, 0))], ["timeout", t.timeout === null ? "" : `${spoken(t.timeout)} for each try`], ["retry", t.retry], ["progress", t.progress], ["payload", t.payload], ["result", t.result], ["error", t.error],

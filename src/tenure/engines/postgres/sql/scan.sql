@@ -83,13 +83,14 @@ BEGIN
     RETURN _record;
 END $$;
 
--- A task as it is shown: row(seq, id, priority, attempts, deliveries, age; state, payload, key or NULL, result,
+-- A task as it is shown: row(seq, id, priority, attempts, deliveries, age, ran or -1; state, payload, key or NULL, result,
 -- progress, failure, meta, group), see `with_family`
 CREATE FUNCTION tenure.record_of(_now bigint, _state text, _task tenure.task) RETURNS tenure.answer
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN tenure.with_family(ROW('row',
-        ARRAY[0, _task.id, _task.priority, _task.attempts, _task.deliveries, greatest(0, _now - _task.ready_at)],
+        ARRAY[0, _task.id, _task.priority, _task.attempts, _task.deliveries, greatest(0, _now - _task.ready_at),
+            CASE WHEN _task.token > 0 THEN greatest(0, _now - _task.token) ELSE -1 END],
         ARRAY[_state::bytea, _task.payload, _task.key, '', _task.progress, coalesce(_task.failure, ''),
             coalesce(_task.meta, ''), _task.group_name])::tenure.answer, _task.id, _task.kin,
         CASE WHEN _task.deadline IS NOT NULL THEN greatest(0, _task.deadline - _now) END);
@@ -101,7 +102,8 @@ LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN tenure.with_family(ROW('row',
         ARRAY[_ended.seq, _ended.id, _ended.priority, _ended.attempts, _ended.deliveries,
-            greatest(0, _now - _ended.ended_at)],
+            greatest(0, _now - _ended.ended_at),
+            CASE WHEN _ended.token > 0 THEN greatest(0, _ended.ended_at - _ended.token) ELSE -1 END],
         ARRAY[_ended.state::bytea, _ended.payload, _ended.key, _ended.result, coalesce(_ended.progress, ''),
             coalesce(_ended.failure, ''), coalesce(_ended.meta, ''), _ended.group_name])::tenure.answer, _ended.id,
         _ended.kin AND _ended.state = 'dead', NULL);

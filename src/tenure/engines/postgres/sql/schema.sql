@@ -535,8 +535,8 @@ CREATE TABLE tenure.kept_key (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX kept_key_until ON tenure.kept_key (queue, until);
 
--- The record of a task that has ended; seq is the rank of the ending. An empty progress, failure or meta is NULL. The
--- family of a dead letter with `kin` is kept.
+-- The record of a task that has ended; seq is the rank of the ending. The token is 0 without a lease. An empty
+-- progress, failure or meta is NULL. The family of a dead letter with `kin` is kept.
 CREATE TABLE tenure.ended (
     id bigint PRIMARY KEY,
     queue bytea NOT NULL,
@@ -546,6 +546,7 @@ CREATE TABLE tenure.ended (
     attempts bigint NOT NULL,
     deliveries bigint NOT NULL,
     ended_at bigint NOT NULL,
+    token bigint NOT NULL DEFAULT 0,
     expires bigint,
     key bytea,
     result bytea NOT NULL,

@@ -98,14 +98,14 @@ BEGIN
                 AND (found.deadline IS NULL OR found.deadline > _now)
         ) s
         WHERE t.ctid = s.place
-        RETURNING t.id, t.priority, t.attempts, t.deliveries, t.key, t.keep, t.payload, t.progress, t.meta,
+        RETURNING t.id, t.token, t.priority, t.attempts, t.deliveries, t.key, t.keep, t.payload, t.progress, t.meta,
             t.group_name, s.verdict, s.result, s.ttl, coalesce(s.failure, t.failure) AS failure, s.i
     ), kept AS (
         INSERT INTO tenure.ended
-            (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, key, result, payload, progress,
-            failure, meta, group_name)
+            (id, queue, state, seq, priority, attempts, deliveries, ended_at, token, expires, key, result, payload,
+            progress, failure, meta, group_name)
         SELECT g.id, _q.name, g.verdict, nextval('tenure.last_ending'), g.priority,
-            tenure.attempts_after(g.verdict, g.attempts), g.deliveries, _now,
+            tenure.attempts_after(g.verdict, g.attempts), g.deliveries, _now, g.token,
             CASE WHEN g.ttl >= 0 THEN _now + g.ttl END, g.key, g.result,
             tenure.payload_after(g.verdict, g.keep, g.payload), nullif(g.progress, ''), g.failure, g.meta, g.group_name
         FROM (SELECT * FROM gone ORDER BY gone.i) g

@@ -363,10 +363,10 @@ BEGIN
         _q.keep_until, CASE WHEN _state <> 'dead' THEN _now + _ttl END, _now + 2 * _own
     );
     INSERT INTO tenure.ended
-        (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, key, result, payload, progress,
-        failure, meta, group_name, kin)
+        (id, queue, state, seq, priority, attempts, deliveries, ended_at, token, expires, key, result, payload,
+        progress, failure, meta, group_name, kin)
     VALUES (_task.id, _q.name, _state, nextval('tenure.last_ending'), _task.priority, _task.attempts, _task.deliveries,
-        _now, _now + _ttl, _task.key, _result,
+        _now, _task.token, _now + _ttl, _task.key, _result,
         tenure.payload_after(_state, _task.keep, _task.payload), nullif(_task.progress, ''),
         _task.failure, _task.meta, _task.group_name, _task.kin);
     IF _state = 'dead' AND _ttl IS NOT NULL THEN

@@ -4,10 +4,10 @@ local queues = require('queues')
 
 local dead_letters = {}
 
--- The time at which a task ended, and the number of its ending, as its record has them.
+-- The time at which a task ended, the number of its ending and the token, as its record has them.
 function dead_letters.ending_of(text)
-    local time, seq = match(text, '^(%d+) (%d+)$')
-    return tonumber(time), tonumber(seq)
+    local time, seq, token = match(text, '^(%d+) (%d+) ?(%d*)$')
+    return tonumber(time), tonumber(seq), token
 end
 
 function dead_letters.unlist_ending(queue, state, task_id, seq)

@@ -91,8 +91,8 @@ function endings.end_task(queue, task, state, result, ttl, session_ttl)
         texts[expires] = texts[expires] or format('%016d', expires)
     end
     -- without a ttl the state is written twice, since a call cannot leave an argument out
-    call('HSET', task.hash, 'state', state, 'result', result, 'ended', NOW .. ' ' .. seq, 'deliveries', task.deliveries,
-        'attempts', task.attempts, expires and 'expires' or 'state', texts[expires or 0] or state)
+    call('HSET', task.hash, 'state', state, 'result', result, 'ended', NOW .. ' ' .. seq .. ' ' .. (task.token or ''),
+        'deliveries', task.deliveries, 'attempts', task.attempts, expires and 'expires' or 'state', texts[expires or 0] or state)
     if not stays and ARGV[1] == '' then
         call('PEXPIREAT', task.hash, sub(texts[expires], 1, -4))
     end

@@ -17,21 +17,21 @@ local task_pages = {}
 local function record(queue, task_id, state, since)
     local found = call('HMGET', queue.key .. ':' .. task_id, 'payload', 'priority', 'key', 'attempts', 'deliveries', 'result',
         'state', 'expires', 'ended', 'lease', 'progress', 'failure', 'meta', 'group', 'kin', 'deadline')
-    local deliveries, attempts = match(found[10] or '', '^%d+ %d+ %d+ %d* %d %d (%d+) (%d+)')
-    local seq = 0
+    local token, deliveries, attempts = match(found[10] or '', '^(%d+) %d+ %d+ %d* %d %d (%d+) (%d+)')
+    local seq, ended = 0, nil
     if not state and (not found[7] or found[8] and tonumber(found[8]) <= numbers.now) then
         return
     elseif not state then
-        since, seq = dead_letters.ending_of(found[9])
+        ended, seq, token = dead_letters.ending_of(found[9])
     end
     local FAMILY = queue.key .. ':' .. task_id .. ':family'
     local tree = found[15] and call('HMGET', FAMILY, 'parent', 'parent_queue', 'unfinished', 'named') or {}
     return {
         seq, tonumber(task_id, 16), state or found[7], found[1] or '', tonumber(found[2] or 0), found[3],
         tonumber(attempts or found[4] or 0), tonumber(deliveries or found[5] or 0), found[6] or '',
-        math.max(0, numbers.now - since), found[11] or '', found[12] or '', found[13] or '', found[14] or '',
-        tonumber(tree[1] or 0), tree[2] or '', tonumber(tree[3] or 0), tonumber(tree[4] or 0),
-        found[16] and math.max(0, found[16] - numbers.now) or nil,
+        math.max(0, numbers.now - (ended or since)), (token or '') ~= '' and math.max(0, (ended or numbers.now) - token),
+        found[11] or '', found[12] or '', found[13] or '', found[14] or '', tonumber(tree[1] or 0), tree[2] or '',
+        tonumber(tree[3] or 0), tonumber(tree[4] or 0), found[16] and math.max(0, found[16] - numbers.now) or nil,
     }
 end
 

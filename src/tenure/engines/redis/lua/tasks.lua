@@ -6,8 +6,8 @@
 -- while it is leased: token, ready since, limit of deliveries (0: it runs alone), the ttl of a dead letter ("": for good),
 -- keep, 1 if it has more fields than the usual ones, deliveries, attempts, session, byte 255 and the group; stop, the ttl of
 -- its record (-1: for good), when it shall not go back}.
--- Once it has ended it is its record: {state, result, ended: when, and the number of the ending; expires, ...}. It expires,
--- but for a dead letter, which the sweep deletes.
+-- Once it has ended it is its record: {state, result, ended: when, the number of the ending, and the token that it had;
+-- expires, ...}. It expires, but for a dead letter, which the sweep deletes.
 --
 -- Sorted sets of ids, of those without a group: `ready` by since when, of the tasks with priority 0; `ranked` of the
 -- others, by priority, then since when and id; `aged` of those by since when. Of all tasks: `delayed` by due time;

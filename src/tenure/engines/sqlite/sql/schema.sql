@@ -217,7 +217,8 @@ CREATE TABLE kept_key (
 -- kept_key_until: The kept keys of a queue, the first to be forgotten first.
 CREATE INDEX kept_key_until ON kept_key (queue, until)
 
--- ended: The record of a task that has ended; seq is the rank of the ending; kin: its family is kept with it if it is dead.
+-- ended: The record of a task that has ended; seq is the rank of the ending; token: 0 without a lease; kin: its family is
+-- kept with it if it is dead.
 CREATE TABLE ended (
   id INTEGER PRIMARY KEY,
   queue INTEGER NOT NULL,
@@ -227,6 +228,7 @@ CREATE TABLE ended (
   attempts INTEGER NOT NULL,
   deliveries INTEGER NOT NULL,
   ended_at INTEGER NOT NULL,
+  token INTEGER NOT NULL DEFAULT 0,
   expires INTEGER,
   kin INTEGER NOT NULL DEFAULT 0,
   group_name BLOB NOT NULL DEFAULT x'',

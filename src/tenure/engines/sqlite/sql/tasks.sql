@@ -99,10 +99,10 @@ FROM task WHERE id IN (SELECT value FROM json_each(:ids)) AND +queue = :queue AN
 
 -- record: Keep a record of tasks that end.
 -- in: rows (JSON arrays of id, state, seq, attempts, expires, offset and length of the result in bytes), bytes, now
-INSERT INTO ended (id, queue, state, seq, priority, attempts, deliveries, ended_at, expires, kin, group_name, key, progress,
-  failure, meta, result, payload)
+INSERT INTO ended (id, queue, state, seq, priority, attempts, deliveries, ended_at, token, expires, kin, group_name, key,
+  progress, failure, meta, result, payload)
 SELECT task.id, queue, json_extract(value, '$[1]'), json_extract(value, '$[2]'), priority, json_extract(value, '$[3]'),
-  deliveries, :now, json_extract(value, '$[4]'), kin, group_name, task.key, progress, failure, meta,
+  deliveries, :now, token, json_extract(value, '$[4]'), kin, group_name, task.key, progress, failure, meta,
   substr(:bytes, json_extract(value, '$[5]'), json_extract(value, '$[6]')),
   CASE WHEN keep OR json_extract(value, '$[1]') = 'dead' THEN payload ELSE x'' END
 FROM json_each(:rows) AS ending CROSS JOIN task ON task.id = json_extract(ending.value, '$[0]')
@@ -137,10 +137,10 @@ WHERE expires <= :now ORDER BY expires, task.id LIMIT :count
 SELECT min(expires) FROM task WHERE expires IS NOT NULL
 
 -- ended_task: The whole record of a task that has ended.
--- out: kin, seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, progress, failure, meta,
---      group_name
-SELECT kin, seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, progress, failure, meta,
-  group_name
+-- out: kin, deadline, seq, id, state, payload, priority, key, attempts, deliveries, result, since when, token, progress,
+--      failure, meta, group_name
+SELECT kin, NULL, seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, token, progress,
+  failure, meta, group_name
 FROM ended
 WHERE id = :id AND queue = :queue AND (expires IS NULL OR expires > :now)
 
@@ -202,13 +202,14 @@ SELECT token, id, place FROM task WHERE queue = :queue AND place = 2 AND token >
 -- apart: Suspended or ending tasks behind an id.
 SELECT id, place FROM task WHERE queue = :queue AND kin = 1 AND place = :place AND id > :id ORDER BY id LIMIT :limit
 
--- show: The shown fields of these tasks, in their order.
-SELECT kin, deadline, task.id, payload, priority, task.key, attempts, deliveries, ready_at, progress, failure, meta, group_name
+-- show: The record of each of these tasks, in their order.
+SELECT kin, deadline, 0, task.id, :state, payload, priority, task.key, attempts, deliveries, x'', ready_at, token, progress,
+  failure, meta, group_name
 FROM json_each(:ids) AS shown CROSS JOIN task ON task.id = shown.value
 
 -- browse_ended: Records of a state in the order of the endings.
-SELECT seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, progress, failure, meta, group_name,
-  expires, kin
+SELECT kin, NULL, seq, id, state, payload, priority, key, attempts, deliveries, result, ended_at, token, progress,
+  failure, meta, group_name, expires
 FROM ended
 WHERE queue = :queue AND state = :state AND seq > :after ORDER BY seq LIMIT :limit
 
