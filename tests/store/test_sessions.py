@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import asyncio
 import time
+from contextvars import Context
+from functools import partial
 
 import anyio
 import pytest
@@ -459,3 +462,17 @@ async def test_awake_behind_a_rest_it_is_awake(sessions, link, rests, virtual_cl
     session.add(Held())
     await anyio.sleep(10)
     assert session.usable
+
+
+@pytest.mark.backends("asyncio")
+async def test_a_callback_outside_any_task_hears_that_it_is_awake(sessions, link, rests, virtual_clock):
+    """The thread of SQLite hands answers to the loop."""
+    rests.append(600.0)
+    session = await sessions.get(3.0)
+    await anyio.sleep(1.5)
+    Context().run(
+        partial(asyncio.get_running_loop().call_soon, session._on_awake, 1.5, time.monotonic(), Reply.OK)
+    )
+    await anyio.sleep(0.01)
+    assert not session.resting
+    assert session.deadline == pytest.approx(1.5 + 3 - 0.3)

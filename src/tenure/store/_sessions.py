@@ -321,7 +321,7 @@ class Session:
         self._offset = sent - boot
         self.deadline = sent + seconds
         self._boot_deadline = boot + seconds
-        if self.deadline > anyio.current_time():
+        if self.deadline > now():
             self._wake_openers()
 
     def _look_after_the_unreleased(self) -> None:
