@@ -2,7 +2,7 @@
 const histories = {};
 const clock = () => new Date().toLocaleTimeString("en-GB", {timeZoneName: "short"});
 function historyOf(place) {
-  return [element("h3", {}, "Seen by this page"), element("p", {class: "empty"}, "The store keeps the times of tries that failed alone; spans have those of all."), element("ol", {}, ...histories[place].map(([at, text]) => element("li", {}, `${at}: ${text}`)))];
+  return [element("h3", {}, "Seen by this page"), element("p", {class: "empty"}, "The store keeps the times of failed tries only; spans have those of all."), element("ol", {}, ...histories[place].map(([at, text]) => element("li", {}, `${at}: ${text}`)))];
 }
 const taskLink = t => link(`task ${t.id} of ${t.queue}`, {queue: t.queue, task: t.id});
 const stateOf = t => `${t.state}${t.unfinished ? `, ${count(t.unfinished)} unfinished children` : ""}`;
