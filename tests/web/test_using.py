@@ -593,8 +593,8 @@ async def test_advice_is_no_fault_and_can_be_put_aside(visit):
 async def test_periods_of_schedules_are_exact_and_their_last_tick_has_a_zone(visit):
     queue = tenure.WorkQueue(visit.store, "reports")
     periods = {0.5: "0.5 s", 5: "5 s", 100: "100 s", 5400: "90 min", 7200: "2 h", 604800: "7 d"}
-    for seconds in periods:
-        await queue.schedules.set(f"each {periods[seconds]}", every=seconds)
+    for seconds, period in periods.items():
+        await queue.schedules.set(f"each {period}", every=seconds)
     ticked = {"tick": 1.1e9, "every": 5.0, "tz": "UTC", "kept": True}
     await queue.put_many([], cursor=("schedule/each 5 s", ticked))
 
