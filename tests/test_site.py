@@ -170,6 +170,7 @@ def test_words_are_found(tmp_path, served):
     with Browser(tmp_path) as browser:
         browser.open(f"{served}/?q=quarantine")
         browser.until("document.querySelectorAll('.md-search-result__item').length > 1")
+        assert browser.complaints == []
 
 
 QUESTIONS = {
@@ -201,6 +202,7 @@ QUESTIONS = {
     "SIGHUP": "how-to/operate-workers/",
     "contextvars": "how-to/report-errors/",
     "backup": "how-to/back-up-and-restore/",
+    "graceful shutdown": "how-to/operate-workers/",
 }
 """What a new user asked of the search, and where the first answer leads."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import posixpath
 import re
 import runpy
@@ -41,6 +42,12 @@ UNSEARCHED = {
 
 API = runpy.run_path(str(HERE / "api.py"))
 SEARCH = runpy.run_path(str(HERE / "search.py"))
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """Ask for no list of versions where mike has not written one."""
+    if "MIKE_DOCS_VERSION" not in os.environ:
+        config.extra.pop("version", None)
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:

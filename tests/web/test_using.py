@@ -145,7 +145,7 @@ async def test_what_runs_is_listed_and_a_task_has_times_with_dates(visit):
         browser.until("document.querySelector('#found dl')")
         text = panel(browser)
         for name in ("put", "started"):
-            date = r"\w{3}, \d+ \w{3} \d{4}, \d\d:\d\d \S+"
+            date = r"\w{3}, \d+ \w{3,4} \d{4}, \d\d:\d\d \S+"
             assert re.search(rf"{name}\s+[\d.]+ m?s ago, {date}\n", text), text
         assert "ended" not in text
         assert f"leased to {process}, attempts 0, deliveries 1" in text
@@ -544,6 +544,8 @@ async def test_what_is_wrong_is_told_at_the_top_with_its_button(visit):
         browser.until(f"{TROUBLES}.some(t => t.startsWith('No process works on'))")
         troubles = browser.ask(TROUBLES)
         assert troubles[0].startswith("Deadlock, for ")
+        # the address of a task is shown only beside another task of its process
+        assert "waits for" in troubles[0] and " task " not in troubles[0]
         assert re.fullmatch(
             r"No process works on webhooks: 300 tasks wait, for up to [\d.]+ s Open", troubles[1]
         )
@@ -588,6 +590,26 @@ async def test_advice_is_no_fault_and_can_be_put_aside(visit):
     await visit(use)
 
 
+async def test_periods_of_schedules_are_exact_and_their_last_tick_has_a_zone(visit):
+    queue = tenure.WorkQueue(visit.store, "reports")
+    periods = {0.5: "0.5 s", 5: "5 s", 100: "100 s", 5400: "90 min", 7200: "2 h", 604800: "7 d"}
+    for seconds, period in periods.items():
+        await queue.schedules.set(f"each {period}", every=seconds)
+    ticked = {"tick": 1.1e9, "every": 5.0, "tz": "UTC", "kept": True}
+    await queue.put_many([], cursor=("schedule/each 5 s", ticked))
+
+    def use(browser):
+        row = "[...document.querySelectorAll('#schedules tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
+        browser.until(f"{row}.length === {len(periods)} && {row}.some(r => r[4] !== '-')")
+        rows = {cells[0]: cells for cells in browser.ask(row)}
+        assert {name: cells[2] for name, cells in rows.items()} == {
+            f"each {period}": f"every {period}" for period in periods.values()
+        }
+        assert re.fullmatch(r"\w{3}, \d+ \w{3,4} \d{4}, \d\d:\d\d \S+", rows["each 5 s"][4])
+
+    await visit(use)
+
+
 async def test_schedules_are_listed_and_changed(visit):
     queue = tenure.WorkQueue(visit.store, "reports")
     schedules = queue.schedules
@@ -598,7 +620,7 @@ async def test_schedules_are_listed_and_changed(visit):
         browser.until(f"{row}.length === 1")
         cells = browser.ask(row)[0]
         assert cells[:5] == ["nightly", "reports", "30 2 * * *", "Europe/Berlin", "-"]
-        assert re.fullmatch(r"in (\d+ (h|min)|[\d.]+ s), \w{3}, \d+ \w{3} \d{4}, \d\d:30 \S+", cells[5])
+        assert re.fullmatch(r"in (\d+ (h|min)|[\d.]+ s), \w{3}, \d+ \w{3,4} \d{4}, \d\d:30 \S+", cells[5])
         next_in = browser.ask("new Date(document.querySelector('#schedules time').dateTime) - Date.now()")
         assert 0 < next_in < 90_000_000
         assert cells[6:] == ["on time", "Run nowPauseRemove"]

@@ -679,7 +679,7 @@ def test_several_processes(worker, url, until, log, free_port):
     until(lambda: len({line[0] for line in log()}) == 2)
     victim, other = {int(line[0]) for line in log()}
     os.kill(victim, signal.SIGKILL)
-    died = rf"\({victim}\) was killed by SIGKILL \(often: out of memory\)(, with 1 task in work)?, after \d+ tasks"
+    died = rf"\({victim}\) was killed by SIGKILL \(often: out of memory\)(, with 1 task in work)?, after \d+ tasks?"
     until(lambda: re.search(rf"{died}; starts it again in 1 s", process.text))
     until(lambda: process.text.count("Ctrl-C stops it") == 3)
     process.send()
@@ -724,23 +724,20 @@ def test_a_process_that_does_not_end_is_killed(worker, url, until, log):
 def test_a_process_that_dies_again_and_again_starts_later_and_later(worker, url, until, log):
     put(url, *range(9))
     process = worker("kills", "--processes", 2, "--concurrency", 1, store=url, times=2)
-    until(lambda: re.search(r"process 1 .* ended with exit code 9.*; starts it again in 2 s", process.text))
+    until(lambda: re.search(r"exit code 9.*, like 3 others before; starts it again in 2 s", process.text))
     process.send()
-    assert process.ended() == 1  # the last that was heard of process 1
+    assert process.ended() == 1  # the last that was heard of a process
 
 
 @pytest.mark.full
 def test_a_process_that_dies_at_each_start_is_told_seldom(handlers, start, url, until):
     handlers("faulty", FAULTY)
     process = Process(start("work", "faulty:alone", "--processes", 2, "--store", url))
-    until(
-        lambda: re.search(r"process 1 .* exit code 1, 4 times in a row; starts it again in 8 s", process.text)
-    )
+    until(lambda: re.search(r"exit code 1, like 7 others before; starts it again in 8 s", process.text))
     process.send()
     assert process.ended() == 1
-    assert process.text.count("Traceback") == 2  # one of each process
-    assert process.text.count("Ctrl-C stops it") == 4
-    assert "in 4 s" not in process.text
+    assert process.text.count("Traceback") == 1  # of all processes
+    assert 2 <= process.text.count("Ctrl-C stops it") <= 3
 
 
 def test_a_dead_process_had_so_many_tasks(worker, url, until, log):

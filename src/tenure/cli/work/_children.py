@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
@@ -33,17 +34,19 @@ CHILD = "TENURE_WORK_CHILD"
 """The variable that tells a process its number, its parent, the file for what it tells the parent, and its deaths."""
 
 TOLD = 200
-"""The most bytes of what a process tells its parent: how many tasks it has, and then the error that ended it."""
+"""The most bytes of what a process tells its parent: how many tasks it has, and then the error that ended it.
+
+All processes tell it in one file, each in its place.
+"""
 
 RENEW = "+"
 """The first character of what a process has told that ends in order to be replaced."""
 
 
 class _Child:
-    def __init__(self, number: int, command: Sequence[str]) -> None:
+    def __init__(self, number: int, command: Sequence[str], file: int) -> None:
         self.number = number
         self.command = command
-        self.file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - for good
         self.process: subprocess.Popen[bytes] | None = None
         self.due: float | None = 0.0
         self.code = 0
@@ -53,25 +56,21 @@ class _Child:
         """True if the process was stopped so that it starts again."""
         self.failures = 0
         self.began = 0.0
-        self._death: tuple[int, str, bytes] | None = None
+        self._file = file
+        self._place = 2 * TOLD * (number - 1)
 
     def __str__(self) -> str:
         return f"process {self.number}" + (f" ({self.process.pid})" if self.process else "")
 
-    def start(self) -> None:
-        file = self.file.fileno()
-        if self.failures:  # the error stays, for the process to know it again
-            with suppress(OSError):  # a full disk
-                os.pwrite(file, b"".ljust(TOLD), 0)
-        else:
-            os.ftruncate(file, 0)
+    def start(self, deaths: int) -> None:
+        self.forget(error=not self.failures)  # else it stays, for the process to know it again
         # a group of its own: Ctrl-C in a terminal reaches the whole group, and each signal counts
         self.process = subprocess.Popen(  # noqa: S603
             self.command,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, CHILD: f"{self.number}:{os.getpid()}:{file}:{self.failures}"},
+            env={**os.environ, CHILD: f"{self.number}:{os.getpid()}:{self._file}:{deaths}"},
             process_group=0,
-            pass_fds=[file],
+            pass_fds=[self._file],
         )
         self.due = self.limit = None
         self.renewed = False
@@ -88,10 +87,14 @@ class _Child:
         self.failures += 1
         return min(_LONGEST_PAUSE, 0.5 * 2.0 ** min(self.failures, 10))
 
-    def is_news(self, code: int, told: str) -> bool:
-        """True for another death than the last one, and for the first, second, fourth, eighth in a row."""
-        last, self._death = self._death, (code, told, os.pread(self.file.fileno(), TOLD, TOLD))
-        return self._death != last or not self.failures & (self.failures - 1)
+    def told(self) -> tuple[str, bytes]:
+        """What the process has told of its tasks, and the error that ended it."""
+        text = os.pread(self._file, 2 * TOLD, self._place)
+        return text[:TOLD].decode().rstrip("\0 "), text[TOLD:]
+
+    def forget(self, *, error: bool) -> None:
+        with suppress(OSError):  # a full disk
+            os.pwrite(self._file, b"".ljust(TOLD * (1 + error)), self._place)
 
 
 class Children:
@@ -108,7 +111,11 @@ class Children:
         grace: float,
         sources: ReloadWatcher | None,
     ) -> None:
-        self._children = [_Child(number, command) for number in range(1, processes + 1)]
+        self._told = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - `run` closes it
+        file = self._told.fileno()
+        self._children = [_Child(number, command, file) for number in range(1, processes + 1)]
+        self._deaths = Counter[tuple[int, bytes]]()
+        """How often a process has died so, of late: until all are well."""
         self._grace = grace
         self._sources = sources
         self._signals: list[int] = []
@@ -126,6 +133,7 @@ class Children:
                 if child.process is not None:  # a fault of ours: none may be left behind
                     child.process.kill()
                     child.process.wait()
+            self._told.close()
         if self._misused:
             return _USAGE
         return 0 if all(child.code == 0 for child in self._children) else 1
@@ -177,18 +185,20 @@ class Children:
                     child.limit = None
                     child.process.kill()
                 if child.failures and time.monotonic() - child.began >= LONG:
-                    log(logging.INFO, f"{child} has run for a minute")
                     child.failures = 0
-                    os.ftruncate(child.file.fileno(), TOLD)
+                    child.forget(error=True)
+                    if not any(other.failures for other in self._children):
+                        log(logging.INFO, "all processes have run for a minute")
+                        self._deaths.clear()
                 return
             self._ended(child, child.process.returncode)
         if child.due is not None and time.monotonic() >= child.due:
-            child.start()
+            child.start(self._deaths.total())
 
     def _ended(self, child: _Child, code: int) -> None:
         name = str(child)
         child.process, child.code = None, code
-        told = os.pread(child.file.fileno(), TOLD, 0).decode().rstrip()
+        told, error = child.told()
         if code == 0 and told.startswith(RENEW):
             child.renewed = True
         if self._stopping or (code == 0 and not child.renewed):
@@ -203,9 +213,11 @@ class Children:
         else:
             pause = child.pause()
             child.due = time.monotonic() + pause
-            if child.is_news(code, told):
-                times = f", {child.failures} times in a row" if child.failures > 2 else ""
-                log(logging.ERROR, f"{name} {_death(code)}{told}{times}; starts it again in {pause:g} s")
+            self._deaths[code, error] += 1
+            count = self._deaths[code, error]
+            if not count & (count - 1):  # the first, second, fourth, eighth of all processes
+                like = f", like {count - 1} others before" if count > 2 else ""
+                log(logging.ERROR, f"{name} {_death(code)}{told}{like}; starts it again in {pause:g} s")
 
 
 def _death(code: int) -> str:

@@ -19,11 +19,13 @@ from ._children import TOLD
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
-def report(problem: BaseException, module: str, *, text: bool, ours: bool, told: int | None) -> None:
+def report(
+    problem: BaseException, module: str, *, text: bool, ours: bool, told: tuple[int, int] | None
+) -> None:
     """Log the first of the errors, with the place and the frames that are of the user's `module` or program.
 
     In `text`, a traceback is followed by the line with which each command ends; so is the log of the user, which may be
-    elsewhere (not `ours`). Nothing is logged of the error that the file `told` has already, of an earlier process.
+    elsewhere (not `ours`). Nothing is logged of an error that the file `told` has already, of this or another process.
     """
     error = next(leaves(problem))
     package = module.partition(".")[0]
@@ -38,11 +40,15 @@ def report(problem: BaseException, module: str, *, text: bool, ours: bool, told:
         last = last.tb_next
     line = one_line(error, "" if last is None else f"{_place(last)}: {_name(type(error))}: ")
     if told is not None:
+        file, place = told
         known = line.encode("utf-8", "replace")[:TOLD].ljust(TOLD)
-        if os.pread(told, TOLD, TOLD) == known:
-            return
+        os.lockf(file, os.F_LOCK, 0)  # processes that die at the same time
+        others = os.pread(file, os.fstat(file).st_size, 0)
         with suppress(OSError):  # a full disk
-            os.pwrite(told, known, TOLD)
+            os.pwrite(file, known, place + TOLD)
+        os.lockf(file, os.F_ULOCK, 0)
+        if any(others[i : i + TOLD] == known for i in range(TOLD, len(others), 2 * TOLD)):
+            return
     log(logging.ERROR, line, *([] if last is None else [{"error": error}]))
     if not ours or (text and error.__traceback__ is not None):
         print(f"tenure: {line}", file=sys.stderr)

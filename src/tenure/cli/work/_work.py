@@ -33,7 +33,7 @@ from tenure.cli._stop import handled
 from tenure.cli._with_store import check_names
 from tenure.serving import ending_signals, parse_address
 
-from ._children import CHILD, Children
+from ._children import CHILD, TOLD, Children
 from ._log import FORMATS, LEVELS, start_logging
 from ._sources import ReloadWatcher
 from ._working import Options, work_here
@@ -85,7 +85,7 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
                 f"--{name}: there are no ports for {args.processes} processes from {address[1]} on"
             )
     _check_ranges(args.health, args.metrics, args.processes)
-    number, parent, told, failures = _child()
+    number, parent, told, deaths = _child()
     if parent is None and (args.processes > 1 or args.reload or args.max_tasks or args.max_memory):
         if os.name != "posix":
             raise UsageError("--processes, --reload, --max-tasks and --max-memory need a POSIX system")
@@ -104,7 +104,7 @@ def _work(args: argparse.Namespace, words: Sequence[str]) -> int:
         "log_level": args.log[1],
         "parent": parent,
         "told": told,
-        "failures": failures,
+        "deaths": deaths,
         "until_empty": args.until_empty or None,
     }
     return work_here(Options(**{field.name: given[field.name] for field in fields(Options)}))
@@ -280,6 +280,8 @@ def _size(text: str) -> int:
     return int(text[:-1]) * units[text[-1]]
 
 
-def _child() -> tuple[int, int | None, int | None, int]:
-    number, parent, told, failures = (os.environ.pop(CHILD, None) or "1:::0").split(":")
-    return int(number) - 1, int(parent) if parent else None, int(told) if told else None, int(failures)
+def _child() -> tuple[int, int | None, tuple[int, int] | None, int]:
+    number, parent, file, deaths = (os.environ.pop(CHILD, None) or "1:::0").split(":")
+    index = int(number) - 1
+    told = (int(file), 2 * TOLD * index) if file else None
+    return index, int(parent) if parent else None, told, int(deaths)

@@ -78,8 +78,8 @@ class Options:
     log_level: str
     log_format: str
     parent: int | None
-    told: int | None
-    failures: int
+    told: tuple[int, int] | None
+    deaths: int
     until_empty: bool | None
     max_tasks: int | None
     max_memory: int | None
@@ -227,7 +227,7 @@ class _Working:
         self._figures: QueueFigures | None = None
         self._scope = CancelScope()
         # a process that dies at each start does not fill the log
-        self._starts = logging.DEBUG if options.failures > 1 else logging.INFO
+        self._starts = logging.DEBUG if options.deaths > 1 else logging.INFO
 
     def __repr__(self) -> str:
         return "<tenure work>" if self._worker is None else repr(self._worker)
@@ -287,7 +287,8 @@ class _Working:
             has = f", with {many(busy, one, more)} in work" if busy else ""
             text = f"{RENEW if renews else ''}{has}, after {many(done, 'task', 'tasks')}"
             with suppress(OSError):  # a full disk
-                os.pwrite(options.told, text.encode().ljust(TOLD), 0)
+                file, place = options.told
+                os.pwrite(file, text.encode().ljust(TOLD), place)
 
     async def _open(self, stack: AsyncExitStack) -> Store:
         try:

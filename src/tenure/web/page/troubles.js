@@ -7,7 +7,9 @@ const many = (n, one, more = `${one}s`) => `${count(n)} ${n === 1 ? one : more}`
 const act = (text, action, label) => MAY_ACT ? button(text, action, false, label) : null;
 const remedy = () => element("a", {href: document.documentElement.dataset.doctor, target: "_blank", rel: "noreferrer"}, "What to do");
 function ofDeadlock(d) {
-  const waits = d.waits.map(w => element("div", {}, `${w.process}${w.task && d.certain ? " task " + w.task : ""} holds `
+  // two tasks of a process are told apart
+  const twice = w => d.waits.filter(other => other.process === w.process).length > 1;
+  const waits = d.waits.map(w => element("div", {}, `${w.process}${w.task && d.certain && twice(w) ? " task " + w.task : ""} holds `
     + `${w.holds.join(", ") || "nothing"} and waits for ${w.for}`));
   const behind = d.behind ? element("div", {}, `${count(d.behind)} more wait behind them`) : null;
   return {...trouble(true, `${d.certain ? "Deadlock" : "Possible deadlock"}, for ${spoken(d.seconds)}`), more: [...waits, behind], kind: "deadlock"};
