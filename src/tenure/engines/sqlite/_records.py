@@ -25,15 +25,17 @@ def record_of(
     result: bytes,
     since: int,
     token: int,
-    *notes: bytes,
+    progress: bytes,
+    failure: bytes,
+    meta: bytes,
+    group: bytes,
 ) -> e.Record:
-    *others, group = notes
     name = None if key is None else decoded_name(key)
     ran = seconds((since if seq else state.moment) - token) if token else None
-    about = (seq, task, shown, payload, priority, name, attempts, deliveries, result)
     tree = tree_of(state.table(FAMILIES).get(queue, task) if kin else None)
-    times = (seconds(state.moment - since), ran)
-    return e.Record(*about, *times, *others, decoded_name(group), *tree, seconds_left(state, deadline))
+    what = (seq, task, shown, payload, priority, name, attempts, deliveries, result)
+    about = (*what, seconds(state.moment - since), ran, progress, failure, meta, decoded_name(group))
+    return e.Record(*about, *tree, seconds_left(state, deadline))
 
 
 def seconds_left(state: SqliteState, deadline: int | None) -> float | None:
