@@ -11,6 +11,18 @@ from typing import Any, TypeVar
 
 import tenure.engine as e
 
+__all__ = (
+    "Awaiting",
+    "Blocking",
+    "Found",
+    "adapt",
+    "adapt_sync",
+    "check_transaction",
+    "rendered",
+    "run_enlisted",
+    "run_enlisted_sync",
+)
+
 T = TypeVar("T")
 
 Found = tuple[Sequence[str], list[Any]]

@@ -15,8 +15,16 @@ from pathlib import Path
 from typing import Any
 
 ROOMS = ("local", "shared", "store")
-BUILT_ON = ("waiting._line", "local._slots", "upkeep")
+BUILT_ON = {
+    "waiting._line": ["Line", "Waiter"],
+    "local._slots": ["Slots"],
+    "upkeep": ["BackgroundTask", "Upkeep", "in_one_task", "leaves", "unwrapped_task_group"],
+}
 """What users do not see and all that waits is built on."""
+
+
+PARTS_OF_PAGES = {"store.names", "store.together"}
+"""The listings await these, and have scenarios."""
 
 
 IN_TRANSACTIONS = {
@@ -73,9 +81,11 @@ def public_coroutines():
     for module in (*ROOMS, *BUILT_ON):
         room = importlib.import_module(f"tenure.{module}")
         # users enter a Hold, though they never name it
-        for name in {*room.__all__, *(["Hold"] if module == "shared" else [])}:
+        for name in BUILT_ON.get(module) or {*room.__all__, *(["Hold"] if module == "shared" else [])}:
             found |= waited_for_in(f"{module.partition('.')[0]}.{name}", getattr(room, name))
-    return {name: function for name, function in found.items() if name not in IN_TRANSACTIONS}
+    return {
+        name: function for name, function in found.items() if name not in IN_TRANSACTIONS | PARTS_OF_PAGES
+    }
 
 
 def waited_for_in(name, thing):

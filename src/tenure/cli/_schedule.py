@@ -54,7 +54,7 @@ def _ls(words: Sequence[str]) -> int:
     p = parser(
         "schedule ls", "All schedules that have run, as the last process that ran them described them."
     )
-    p.add_argument("queue", metavar="QUEUE", nargs="?", type=name_of, help="only those of this queue")
+    p.add_argument("queue", metavar="QUEUE", nargs="?", type=name_of, help="only the schedules of this queue")
     args = p.parse_args(words)
     records = with_store(args, partial(_all, args.queue))
     if args.json:
@@ -97,7 +97,7 @@ def _next(words: Sequence[str]) -> int:
 def _run_now(words: Sequence[str]) -> int:
     p = _of_one(
         "schedule run-now",
-        "Put a task of a schedule now, beside those of its ticks, and print its id.",
+        "Put a task of a schedule now, beside the tasks of its ticks, and print its id.",
     )
     p.add_argument(
         "--payload", metavar="JSON", help="a JSON value (default: the payload of the schedule); - reads it"

@@ -88,7 +88,7 @@ class _Child:
         return min(_LONGEST_PAUSE, 0.5 * 2.0 ** min(self.failures, 10))
 
     def told(self) -> tuple[str, bytes]:
-        """What the process has told of its tasks, and the error that ended it."""
+        """Return what the process has told of its tasks, and the error that ended it."""
         text = os.pread(self._file, 2 * TOLD, self._place)
         return text[:TOLD].decode().rstrip("\0 "), text[TOLD:]
 
@@ -115,7 +115,7 @@ class Children:
         file = self._told.fileno()
         self._children = [_Child(number, command, file) for number in range(1, processes + 1)]
         self._deaths = Counter[tuple[int, bytes]]()
-        """How often a process has died so, of late: until all are well."""
+        """The number of deaths of each kind, until all processes are well."""
         self._grace = grace
         self._sources = sources
         self._signals: list[int] = []
