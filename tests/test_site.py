@@ -129,6 +129,7 @@ LOOK = """(() => {
 })()"""
 
 
+@pytest.mark.timeout(400)  # a browser and each page: two minutes beside other tests
 @pytest.mark.skipif(SITE is None, reason=NO_SITE)
 @pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 def test_each_page_fits_a_phone_and_loads_nothing_from_elsewhere(tmp_path):
