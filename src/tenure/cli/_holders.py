@@ -142,7 +142,10 @@ def _share(key: SeenKey, holder: e.Holder) -> str:
 
 def _described(key: SeenKey) -> dict[str, Any]:
     return {
-        **{name: getattr(key, name) for name in ("kind", "name", "capacity", "used")},
+        "kind": key.kind,
+        "name": key.name,
+        "capacity": key.capacity,
+        "used": key.used,
         "holders": [_holder(key, holder) for holder in key.holders],
         "waiting": [_holder(key, holder) for holder in key.waiting],
     }

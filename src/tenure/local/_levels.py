@@ -54,7 +54,7 @@ class Levels:
         after: list[float] = []
         for amount, full_at, (per, fills_in, slack) in zip(n, self._full_at, self._terms, strict=True):
             least = time - slack if late else time
-            # as in `Level.take`
+            # `due` has the same sums, so that a due amount is never refused for a rounding error
             least = max(least, full_at)
             then = least + amount * per
             due = then - fills_in

@@ -56,8 +56,8 @@ class FaultProxy(AsyncContextManagerMixin):
     on for present and future connections, until `heal` or another value. When the block ends, all connections are
     reset.
 
-    `connections` counts the connections taken on, `cuts` those reset by a fault or by `cut`, `bytes_lost` the bytes
-    swallowed.
+    `connections` counts the connections taken on, `cuts` the connections reset by a fault or by `cut`, `bytes_up`
+    and `bytes_down` the bytes passed on, `bytes_lost` the bytes swallowed.
 
     Raises `OSError` on entering when the name of the server is unknown. If the server does not listen, the client sees
     a reset. For real time only.

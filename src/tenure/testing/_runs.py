@@ -8,7 +8,7 @@ import sys
 import warnings
 from contextlib import contextmanager, nullcontext
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 import anyio.lowlevel
@@ -157,8 +157,8 @@ def _from_scenario(error: BaseException) -> BaseException:
 
 async def _watched(scenario: Callable[[], Awaitable[object]], director: Director) -> None:
     unhandled: list[dict[str, Any]] = []
-    own_task: Any = this_task()
-    if isinstance(own_task, asyncio.Task):
+    on_asyncio = isinstance(this_task(), asyncio.Task)
+    if on_asyncio:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
     with Cancellable(None) as director.whole:
         director.begin(director.whole.host)
@@ -169,19 +169,19 @@ async def _watched(scenario: Callable[[], Awaitable[object]], director: Director
         raise AssertionError(
             f"the scenario does not end: it was still running after {MAX_TURNS} turns of the loop"
         )
-    if isinstance(own_task, asyncio.Task):
-        await _nothing_left(cast("object", own_task))
+    if on_asyncio:
+        await _nothing_left()
     for context in unhandled:
         raise context.get("exception") or AssertionError(context["message"])
 
 
-async def _nothing_left(own_task: object) -> None:
+async def _nothing_left() -> None:
     for _ in range(10):
-        left = asyncio.all_tasks() - {own_task}
+        left = asyncio.all_tasks() - {asyncio.current_task()}
         if not left:
             return
         # What is just ending may end.
         await anyio.lowlevel.checkpoint()
-    left = asyncio.all_tasks() - {own_task}
+    left = asyncio.all_tasks() - {asyncio.current_task()}
     if left:
         raise AssertionError(f"left behind: {', '.join(sorted(task.get_name() for task in left))}")

@@ -53,8 +53,12 @@ def document(url: str, namespace: str, view: View, flows: Mapping[str, Flow]) ->
         "pools": [_pool(pool) for pool in view.pools],
         "processes": [
             {
-                **{name: getattr(process, name) for name in ("process", "tasks", "holds", "claims", "waits")},
+                "process": process.process,
+                "tasks": process.tasks,
                 "idle": sorted(process.idle),
+                "holds": process.holds,
+                "claims": process.claims,
+                "waits": process.waits,
             }
             for process in view.processes
         ],
@@ -119,7 +123,10 @@ def _key(key: SeenKey) -> dict[str, Any]:
         ]
 
     return {
-        **{name: getattr(key, name) for name in ("kind", "name", "capacity", "used")},
+        "kind": key.kind,
+        "name": key.name,
+        "capacity": key.capacity,
+        "used": key.used,
         "held": len(key.holders),
         "waits": len(key.waiting),
         "holders": some(key.holders),
@@ -129,7 +136,10 @@ def _key(key: SeenKey) -> dict[str, Any]:
 
 def _processor(processor: SeenProcessor) -> dict[str, Any]:
     return {
-        **{name: getattr(processor, name) for name in ("name", "processes", "workers", "busy")},
+        "name": processor.name,
+        "processes": processor.processes,
+        "workers": processor.workers,
+        "busy": processor.busy,
         "ended_per_second": processor.throughput,
         **{name: _latency(getattr(processor.latency, name)) for name in ("queued", "running", "total")},
     }

@@ -99,7 +99,7 @@ def _listed(ids: Sequence[int]) -> str:
 
 
 def purge(words: Sequence[str]) -> int:
-    """Return 1 if it was not confirmed."""
+    """Return 1 if the purge was not confirmed."""
     p = of_one("queue purge", "Delete waiting, delayed or dead tasks, or forget ended ones.")
     p.add_argument("states", metavar="STATE", nargs="+", choices=_PURGEABLE, help=", ".join(_PURGEABLE))
     _add_yes(p)

@@ -25,6 +25,9 @@ _LONGEST_PAUSE = 30.0
 LONG = 60.0
 """A process that has lived for so many seconds is well: its deaths before do not count."""
 
+_KINDS = 100
+"""The number of kinds of deaths after which all are forgotten: errors that hold a time differ each time."""
+
 _TIMEOUT = 5.0
 """Seconds beyond the grace in which a process has to end."""
 
@@ -213,6 +216,8 @@ class Children:
         else:
             pause = child.pause()
             child.due = time.monotonic() + pause
+            if len(self._deaths) == _KINDS:
+                self._deaths.clear()
             self._deaths[code, error] += 1
             count = self._deaths[code, error]
             if not count & (count - 1):  # the first, second, fourth, eighth of all processes

@@ -42,11 +42,12 @@ def report(
     if told is not None:
         file, place = told
         known = line.encode("utf-8", "replace")[:TOLD].ljust(TOLD)
-        os.lockf(file, os.F_LOCK, 0)  # processes that die at the same time
-        others = os.pread(file, os.fstat(file).st_size, 0)
-        with suppress(OSError):  # a full disk
+        others = b""
+        with suppress(OSError):  # a full disk, or no locks
+            os.lockf(file, os.F_LOCK, 0)  # other processes may die at the same time
+            others = os.pread(file, os.fstat(file).st_size, 0)
             os.pwrite(file, known, place + TOLD)
-        os.lockf(file, os.F_ULOCK, 0)
+            os.lockf(file, os.F_ULOCK, 0)
         if any(others[i : i + TOLD] == known for i in range(TOLD, len(others), 2 * TOLD)):
             return
     log(logging.ERROR, line, *([] if last is None else [{"error": error}]))

@@ -33,8 +33,8 @@ def record_of(
     name = None if key is None else decoded_name(key)
     ran = seconds((since if seq else state.moment) - token) if token else None
     tree = tree_of(state.table(FAMILIES).get(queue, task) if kin else None)
-    what = (seq, task, shown, payload, priority, name, attempts, deliveries, result)
-    about = (*what, seconds(state.moment - since), ran, progress, failure, meta, decoded_name(group))
+    task_fields = (seq, task, shown, payload, priority, name, attempts, deliveries, result)
+    about = (*task_fields, seconds(state.moment - since), ran, progress, failure, meta, decoded_name(group))
     return e.Record(*about, *tree, seconds_left(state, deadline))
 
 

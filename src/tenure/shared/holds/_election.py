@@ -22,8 +22,8 @@ T = TypeVar("T")
 class Term(Lease):
     """A term of leadership, for as long as the block lasts: a `Lease` with the `key` of the election.
 
-    `node` is the name under which this process leads. `number` is the fence: send it with each write of the leader, and
-    let the receiver refuse lower numbers.
+    `node` is the name under which this process leads. `number` is the fence: higher than the number of every earlier
+    term. Send it with each write of the leader, and let the receiver refuse lower numbers.
     """
 
     __slots__ = ("node",)
