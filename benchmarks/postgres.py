@@ -91,7 +91,7 @@ def run(size: Size) -> Iterator[Row]:
         yield from compared("PostgreSQL: idle wake-up, p50", wake, "p50", "ms", {"": "<= 2.5"})
         yield from compared("PostgreSQL: idle wake-up, p99", wake, "p99", "ms", {"": "<= 6"})
 
-        idle = hold("idle", {"ours": 15}, once=True, one_loop=True)
+        idle = hold("idle", {"ours": 15}, once=True, one_loop=True, timeout=60)
         yield from compared("PostgreSQL: writing transactions a second when idle", idle, "commands", "")
         connections = "PostgreSQL: connections, worker and producer"
         yield from compared(connections, idle, "connections", "", {"": "4 (2 each)"})

@@ -43,7 +43,7 @@ def run(size: Size) -> Iterator[Row]:
     yield from compared("Redis: idle wake-up, p50", wake, "p50", "ms", no_worse)
     yield from compared("Redis: idle wake-up, p99", wake, "p99", "ms", no_worse)
 
-    idle = hold("idle", {"ours": 100}, once=True, one_loop=True)
+    idle = hold("idle", {"ours": 100}, once=True, one_loop=True, timeout=60)
     yield from compared("Redis: commands a second when idle", idle, "commands", "", {"": "<= 1"})
     yield from compared(
         "Redis: connections, worker and producer", idle, "connections", "", {"": "2 (1 each)"}

@@ -145,11 +145,11 @@ async def wake(opened: Opened, path: str, n: int, tell: Tell) -> None:
 async def idle(opened: Opened, path: str, n: int, tell: Tell) -> None:
     """Let a worker have nothing to do for so many tenths of a second, long after its start.
 
-    A connection of ours asks its server for signs of life until 15 s after its last command.
+    A session of ours renews once before it rests, and its connection asks for signs of life until 15 s after that.
     """
     async with opened(path, _nothing) as queue, anyio.create_task_group() as group:
         group.start_soon(queue.work)
-        await anyio.sleep(20.0 if n > 1 else 0.1)
+        await anyio.sleep(30.0 if n > 1 else 0.1)
         gauge = Gauge(path)
         await anyio.sleep(n / 10)
         tell(gauge.read(n / 10))

@@ -90,7 +90,7 @@ class TaskRecord(Generic[P_co]):
     - `undecoded`: the bytes of fields that cannot be decoded, by name.
     - `timeout`, `retry`: as put; None: the worker's count.
     - `rank`: orders ended tasks; 0 for others.
-    - `parent`, `parent_queue`: of a child or a release that is unfinished or dead; `release`: the name of a release.
+    - `parent`, `parent_queue`: of an unfinished or dead child or release; `release`: a release's name.
     - `children`: the number of unfinished children.
     - `unfinished_child` (the first by name) and `releases` (the first 256; "dead": not undone) of an unfinished or dead
       task, from `get` or `follow`.
