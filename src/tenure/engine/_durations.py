@@ -61,7 +61,7 @@ def _each(bound: Callable[[T], T], values: tuple[T, ...]) -> tuple[T, ...]:
 
 
 def _task(task: NewTask) -> NewTask:
-    if task.key is None and task.expires is task.deadline is None and 0 <= task.delay <= LONGEST:
+    if task.key is task.expires is task.deadline is None and 0 <= task.delay <= LONGEST:
         return task
     if task.on_duplicate not in _ON_DUPLICATE:
         raise EngineError(f"NewTask has {task.on_duplicate!r} as its on_duplicate")

@@ -20,9 +20,8 @@ def _unless_empty(values: Sequence[bytes]) -> Blobs | None:
     return Blobs(value or None for value in values) if any(values) else None
 
 
-def _unless_never(durations: Sequence[float | None]) -> Ints | None:
-    known = durations.count(None) < len(durations)
-    return Ints([microseconds(each, _NEVER) for each in durations]) if known else None
+def _unless_never(values: Sequence[float | None]) -> Ints | None:
+    return Ints([microseconds(each, _NEVER) for each in values]) if values.count(None) < len(values) else None
 
 
 def _put(op: e.Put) -> tuple[Argument, ...]:
@@ -51,16 +50,18 @@ def _put(op: e.Put) -> tuple[Argument, ...]:
 
 def new_tasks(tasks: Sequence[e.NewTask]) -> Columns:
     keyed = any(task.key is not None for task in tasks)
+    delays = [task.delay for task in tasks]
+    groups = [task.group for task in tasks]
     return Columns(
         "new_tasks",
         (
             Blobs([task.payload for task in tasks]),
             Ints([task.priority for task in tasks]),
-            Ints([microseconds(task.delay) for task in tasks]) if any(task.delay for task in tasks) else None,
+            Ints(map(microseconds, delays)) if any(delays) else None,
             Blobs([_or_null(task.key) for task in tasks]) if keyed else None,
             _unless_never([task.expires for task in tasks]),
             _unless_empty([task.meta for task in tasks]),
-            Blobs([name(task.group) for task in tasks]) if any(task.group for task in tasks) else None,
+            Blobs(map(name, groups)) if any(groups) else None,
             Texts(map(about_key, tasks)) if keyed and any(map(_does_more, tasks)) else None,
             _unless_never([task.deadline for task in tasks]),
         ),

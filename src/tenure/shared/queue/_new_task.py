@@ -105,7 +105,8 @@ def task_of(
     queue: Encoding[T], item: T | Item[T], on_duplicate: e.OnDuplicate, span_meta: Mapping[str, str]
 ) -> e.NewTask:
     if not isinstance(item, Item):
-        return new_task(queue, item, span_meta)
+        payload = encode(queue.codec, queue.key, "payload", item, queue.max_payload)
+        return e.NewTask(payload, meta=encode_meta(None, span_meta))
     item = cast("Item[T]", item)
     if item.name is not None:
         raise ValueError(

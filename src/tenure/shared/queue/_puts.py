@@ -23,10 +23,8 @@ class _Request(Held):
 
     def __init__(self, request: e.PutRequest, again: Callable[[_Request], None]) -> None:
         self.request = request
-        self.size, self.dated = 0, False
-        for task in request.tasks:
-            self.size += len(task.payload)
-            self.dated = self.dated or type(task) is DatedTask
+        self.size = sum([len(task.payload) for task in request.tasks])
+        self.dated = DatedTask in map(type, request.tasks)
         self.again = again
         self.runner = at_work.get()
         self.sent = False
