@@ -42,6 +42,9 @@ LOOPS = {"asyncio", "trio", "uvloop", "winloop", "sniffio"}
 # The parking shim, the watch for blocked loops, and what only tests use.
 LOOP_KNOWERS = ("waiting/_park.py", "waiting/_trio_readers.py", "local/_blocking_watch.py", "testing/")
 
+# Answers come outside any task, where anyio knows no loop: `waiting.now` does.
+ASKERS = ("engines/", "local/", "testing/", "processor/", "web/", "cli/")
+
 
 def allowed(path, places):
     return any(path.startswith(place) if place.endswith("/") else path == place for place in places)
@@ -58,6 +61,8 @@ def _offences(source):
         match node:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in SPAWNING:
                 yield "spawns", f"{name}() in line {node.lineno}"
+            case ast.Attribute(value=ast.Name(id="anyio"), attr="current_time"):
+                yield "asks anyio for the time", f"line {node.lineno}"
             case ast.Attribute(value=ast.Name(id=module) | ast.Attribute(attr=module), attr=name) if (
                 module,
                 name,
@@ -74,7 +79,12 @@ def _offences(source):
 
 @pytest.mark.parametrize(
     ("what", "places"),
-    [("spawns", SPAWNERS), ("reads a wall clock", CLOCK_READERS), ("knows the loop", LOOP_KNOWERS)],
+    [
+        ("spawns", SPAWNERS),
+        ("reads a wall clock", CLOCK_READERS),
+        ("knows the loop", LOOP_KNOWERS),
+        ("asks anyio for the time", ASKERS),
+    ],
 )
 def test_only_where_it_is_allowed(what, places):
     found = [
@@ -104,6 +114,7 @@ def test_only_where_it_is_allowed(what, places):
         ("import trio.lowlevel", ["knows the loop"]),
         ("from asyncio import Future", ["knows the loop"]),
         ("from .trio import x", []),
+        ("import anyio\nanyio.current_time()", ["asks anyio for the time"]),
         ("import anyio", []),
     ],
 )

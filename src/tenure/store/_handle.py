@@ -203,7 +203,7 @@ class StoreHandle:
             with anyio.move_on_after(timeout):
                 for session in self.sessions:
                     await session.left()
-            limit = anyio.current_time() + self.settle_timeout
+            limit = now() + self.settle_timeout
             with CancelScope(deadline=limit):
                 await self.dispatchers.settled()
             for session in self.sessions:

@@ -3,12 +3,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import anyio
 from anyio.abc import TaskStatus
 
 import tenure.engine as e
 from tenure.errors import StoreUnavailable
-from tenure.waiting import Backoff
+from tenure.waiting import Backoff, now
 
 from ._availability import Availability
 
@@ -41,7 +40,7 @@ async def serve(
     """Call `engine.serve`, again for `retry` seconds while the engine cannot be reached, which is reported."""
     once = _Once(task_status)
     backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
-    give_up = anyio.current_time() + retry
+    give_up = now() + retry
     while True:
         try:
             await engine.serve(process, deliver, task_status=once)
@@ -49,7 +48,7 @@ async def serve(
         except StoreUnavailable as problem:
             if once.opened:
                 raise
-            if anyio.current_time() >= give_up:
+            if now() >= give_up:
                 if not hasattr(problem, "__notes__"):  # an engine may know better
                     problem.add_note(_WHAT_TO_DO)
                 raise

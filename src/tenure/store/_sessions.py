@@ -231,7 +231,7 @@ class Session:
             await self._leaving.wait(self._leaving.join(None))
 
     async def keep(self, on_open: Callable[[], object] = lambda: None) -> None:
-        sent, boot = anyio.current_time(), boot_time()
+        sent, boot = now(), boot_time()
         try:
             await self.dispatcher.call(
                 e.OpenSession(self.id, self.id.rpartition("/")[0], self.ttl), urgent=True
@@ -252,7 +252,7 @@ class Session:
             self._look_after_the_unreleased()
             if self.check() is not None:
                 return
-            sent, boot = anyio.current_time(), boot_time()
+            sent, boot = now(), boot_time()
             self.beat = boot
             self._renew_at = sent + self.ttl / 3
             self.resting = not self.unreleased and all(held._rests for held in self.held)
@@ -325,7 +325,7 @@ class Session:
             self._wake_openers()
 
     def _look_after_the_unreleased(self) -> None:
-        if anyio.current_time() - next(iter(self.unreleased.values()), inf) > self.ttl:
+        if now() - next(iter(self.unreleased.values()), inf) > self.ttl:
             self.lose("unacknowledged")
         for unreleased in list(self.unreleased):
             unreleased.send_again()

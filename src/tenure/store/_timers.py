@@ -34,7 +34,7 @@ class Timers:
 
     async def run(self) -> None:
         while True:
-            time = anyio.current_time()
+            time = now()
             while self._heap and self._heap[0][0] <= time:
                 heappop(self._heap)[2]()
             self._sleeping_until = self._heap[0][0] if self._heap else inf

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+import sqlite3
+from contextlib import asynccontextmanager, closing
 
 import anyio
 import depth
@@ -321,6 +322,28 @@ async def test_a_verdict_that_the_engine_refuses_for_good(virtual_clock):
         # the session has been given up, so the task is not held for ever by one who does not work on it
         async with queue.take(timeout=0) as task:
             assert task.deliveries == 2
+
+
+async def test_an_answer_outside_any_task_refuses_a_verdict_for_a_while(tmp_path):
+    path = tmp_path / "x.db"
+    async with tenure.open_store(f"sqlite:///{path}", ttl=1) as store, anyio.create_task_group() as group:
+        queue = WorkQueue(store, "jobs")
+        number = await queue.put(1)
+        with closing(sqlite3.connect(path, isolation_level=None)) as file, anyio.fail_after(10):
+
+            async def work(*, task_status):
+                async with queue.take():
+                    file.execute(
+                        "CREATE TRIGGER no BEFORE INSERT ON ended BEGIN SELECT RAISE(ABORT, 'not now'); END"
+                    )
+                    task_status.started()
+
+            await group.start(work)
+            with pytest.raises(EngineError, match="not now"):
+                async with queue.take():
+                    pass
+            file.execute("DROP TRIGGER no")
+            assert await queue.result(number) is None
 
 
 async def test_an_error_is_raised_to_those_that_wait(virtual_clock):

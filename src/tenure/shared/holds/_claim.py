@@ -7,7 +7,6 @@ from functools import partial
 from types import TracebackType
 from typing import Any, cast
 
-import anyio
 from anyio import CancelScope
 
 import tenure.engine as e
@@ -25,6 +24,7 @@ from tenure.errors import AcquireTimeout, LeaseLost
 from tenure.local import passes_check
 from tenure.shared._lease import Hold, Lease, LeaseRequest
 from tenure.store import Codec, Grant, StoreHandle, decoded, encoded
+from tenure.waiting import now
 
 from ._matching import MatchCheck
 
@@ -172,11 +172,11 @@ class _CheckedClaim(AsyncBlock, NotAwaited):
         if self._entered:
             raise RuntimeError(f"{self._request.key}: this block was entered before; make a new one")
         self._entered = True
-        left, started = self._timeout, anyio.current_time()
+        left, started = self._timeout, now()
         try:
             while (claim := await self._attempt(left)) is None:
                 if self._timeout is not None:
-                    left = started + self._timeout - anyio.current_time()
+                    left = started + self._timeout - now()
                     if left <= 0:
                         raise AcquireTimeout(self._request.key, left)
         except AcquireTimeout as error:

@@ -291,7 +291,7 @@ class Takers(Held):
                 on_settled(lost.lost or "unacknowledged")
         elif self._settling or self._unknown:
             # sent again at each heartbeat; without success for a ttl, the session ends
-            session.unreleased.setdefault(self, anyio.current_time())
+            session.unreleased.setdefault(self, now())
         self._line.fail_all(lambda: type(error)(*error.args))
         self._wake_idling()
 
