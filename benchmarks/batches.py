@@ -105,7 +105,7 @@ def run(size: Size) -> Iterator[Row]:
         def on_a_new_database(work: str, loop: str) -> float:
             n, bad = WORKS[work]
             with database() as url:
-                return on_loop(loop, rate, url, size.of(200, n // 5, n), bad, batch=work != SINGLE)
+                return on_loop(loop, rate, url, size.of(2, n // 5, n), bad, batch=work != SINGLE)
 
         for loop in size.loops:
             figures = interleaved(

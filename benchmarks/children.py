@@ -69,7 +69,7 @@ async def pings(url: str, width: int) -> list[float]:
 
 def run(size: Size) -> Iterator[Row]:
     """Measure everything."""
-    n = size.of(50, CHILDREN // 4, CHILDREN)
+    n = size.of(5, CHILDREN // 4, CHILDREN)
     work = f"a fan-out of {n:,} no-op children"
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory())
@@ -90,7 +90,7 @@ def run(size: Size) -> Iterator[Row]:
         beside = hold("children_postgresql", place=database, timeout=60)
         yield from compared(f"PostgreSQL: {work}", beside, "children", goals=goals, who="ours_children")
 
-        width = size.of(5, 30, 100)
+        width = size.of(2, 30, 100)
         urls = {
             "SQLite": f"sqlite:///{folder}/tree.db",
             "Redis": f"unix://{stack.enter_context(redis())}",

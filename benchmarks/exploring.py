@@ -66,7 +66,7 @@ def plain(backend: str, times: int) -> float:
 
 
 def run(size: Size) -> Iterator[Row]:
-    times, floor = size.of(10, 50, 400), "no exploration"
+    times, floor = size.of(2, 50, 400), "no exploration"
     for backend in ("asyncio", "trio"):
         figures = interleaved(
             {

@@ -163,7 +163,7 @@ def places() -> Generator[dict[str, tuple[str, str, Callable[[str, int, int], fl
 
 def run(size: Size) -> Iterator[Row]:
     """Each work on each engine, in one thread and in eight."""
-    times = size.of(5, 100, 500)
+    times = size.of(1, 100, 500)
     with places() as engines:
         for engine, (url, peer, do) in engines.items():
             for work, name in WORKS.items():

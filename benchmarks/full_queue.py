@@ -75,7 +75,12 @@ async def _work(url: str, pipe: Connection) -> None:
         pipe.send(handled)
 
 
-def measured(url: str, seconds: float, producers: int = PRODUCERS) -> dict[str, float]:
+async def _open(url: str) -> None:
+    async with tenure.open_store(url) as store:
+        await tenure.WorkQueue[Any](store, "full", max_size=MOST).statistics()
+
+
+def measured(url: str, seconds: float, producers: int, consumers: int) -> dict[str, float]:
     """The figures of a run: the longest and the median wait in seconds, and tasks a second."""
     fork = multiprocessing.get_context("fork")
 
@@ -86,7 +91,8 @@ def measured(url: str, seconds: float, producers: int = PRODUCERS) -> dict[str, 
         there.close()
         return here
 
-    workers = [started(_work, url) for _ in range(WORKERS)]
+    anyio.run(_open, url)  # what this imports, the processes need not
+    workers = [started(_work, url) for _ in range(consumers)]
     makers = [started(_produce, url, number, seconds) for number in range(producers)]
     for pipe in (*workers, *makers):
         assert pipe.recv() == "ready"
@@ -109,7 +115,7 @@ def measured(url: str, seconds: float, producers: int = PRODUCERS) -> dict[str, 
 
 def run(size: Size) -> Iterator[Row]:
     """Measure on each engine that processes share."""
-    seconds, producers = size.of((1.0, 5), (15.0, PRODUCERS), (60.0, PRODUCERS))
+    seconds, producers, workers = size.of((0.2, 2, 1), (15.0, PRODUCERS, WORKERS), (60.0, PRODUCERS, WORKERS))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         urls = {
@@ -120,7 +126,7 @@ def run(size: Size) -> Iterator[Row]:
             ),
         }
         for name, url in urls.items():
-            seen = measured(url, seconds, producers)
+            seen = measured(url, seconds, producers, workers)
             work = f"{name}: {producers} processes put into a full queue"
             yield alone(
                 f"{work}: longest wait / median",

@@ -138,7 +138,8 @@ async def off_by(url: str, n: int) -> float:
             store, f"weights {time.time_ns()}", max_size=MANY * 2, groups=tenure.Groups(weights=weights)
         )
         for start in range(0, n, 250):
-            await queue.put_many([Item(i, group=g) for i in range(start, start + 250) for g in weights])
+            some = range(start, min(start + 250, n))
+            await queue.put_many([Item(i, group=g) for i in some for g in weights])
         taken: list[str | None] = []
         for _ in range(2 * n):
             async with queue.take() as task:
@@ -153,7 +154,7 @@ async def off_by(url: str, n: int) -> float:
 
 def ours(urls: dict[str, Callable[[], str]], size: Size) -> Iterator[Row]:
     """What groups cost beside the same without them, and how fair they are; on asyncio."""
-    n, long, groups = size.of((20, 200, 50), (500, 2_000, 1_000), (8_000, BACKLOG, 5_000))
+    n, long, groups = size.of((4, 20, 5), (500, 2_000, 1_000), (8_000, BACKLOG, 5_000))
     plain = "ours without groups"
     for engine, url in urls.items():
 
@@ -169,7 +170,7 @@ def ours(urls: dict[str, Callable[[], str]], size: Size) -> Iterator[Row]:
             work, "asyncio", interleaved(contestants, size), plain, goal=">= 0.77x", shown="without groups"
         )
 
-        count, many = size.of(50, 200, 500), size.of(100, 2_000, 100_000)
+        count, many = size.of(2, 200, 500), size.of(4, 2_000, 100_000)
         some = {"groups": many, "each": 2}
         rows: tuple[tuple[str, str, str, dict[str, Any], dict[str, Any]], ...] = (
             (f"{groups:,} groups", "without groups", ">= 0.5x", {"groups": 0}, {"groups": groups}),
@@ -205,7 +206,7 @@ def ours(urls: dict[str, Callable[[], str]], size: Size) -> Iterator[Row]:
         taken = on(beside_a_long_one, long)()
         work = f"{engine}: takes until 100 groups of one are done, beside one of {long:,}"
         yield alone(work, "asyncio", [taken], goal="<= 300")
-        off = on(off_by, 1000 if size.name == "full" else 250)()
+        off = on(off_by, size.of(10, 250, 1000))()
         work = f"{engine}: weights 1 to 4, off by at most, in windows of 1,000"
         yield alone(work, "asyncio", [off], goal="<= 1")
 

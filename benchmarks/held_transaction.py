@@ -136,7 +136,7 @@ async def measured(url: str, kind: str, free: float, held: float, window: float)
 
 def rows(database: NewDatabase, kind: str, size: Size) -> Iterator[Row]:
     """The rows of one kind."""
-    free, held, window = size.of((0.6, 0.6, 0.5), (8.0, 20.0, 5.0), (20.0, 60.0, 10.0))
+    free, held, window = size.of((0.4, 0.4, 0.4), (8.0, 20.0, 5.0), (20.0, 60.0, 10.0))
     with database() as url:
         seen = on_loop("asyncio", measured, url, kind, free, held, window)
     work = f"tasks/s while a transaction is held for {held:g} s: {kind}"

@@ -95,7 +95,7 @@ async def _left(acquire: Any, calls: int) -> float:
 
 
 def run(size: Size) -> Iterator[Row]:
-    calls = size.of(200, 2_000, 10_000)
+    calls = size.of(20, 2_000, 10_000)
     for work, mine, theirs in (
         ("one key", one_key, one_key_of_the_peer),
         ("keys that are new", new_keys, new_keys_of_the_peer),
@@ -108,7 +108,7 @@ def run(size: Size) -> Iterator[Row]:
                 contestants[PEER] = partial(on_loop, loop, theirs, calls // 10)
             figures = interleaved(contestants, size)
             yield row(work, loop, figures, CHECKPOINT if loop == "trio" else PEER)
-    keys, their_keys = size.of((500, 500), (5_000, 500), (50_000, 2_000))
+    keys, their_keys = size.of((50, 50), (5_000, 500), (50_000, 2_000))
     for loop in LOOPS:
         figures = interleaved(
             {

@@ -99,9 +99,8 @@ async def call_for(url: str, seconds: float) -> None:
     print(json.dumps(began), flush=True)
 
 
-def share_on_redis(loop: str, seconds: float) -> float:
-    """How much of each limit four processes use, once the burst is spent; a call costs as much of each."""
-    pause = 2.0  # in which the burst is spent
+def share_on_redis(loop: str, seconds: float, pause: float, number: int) -> float:
+    """How much of each limit processes use after a pause, which spends the burst; a call costs as much of each."""
     with server() as socket:
         command = [
             sys.executable,
@@ -111,7 +110,7 @@ def share_on_redis(loop: str, seconds: float) -> float:
             loop,
             str(seconds + pause + 0.5),
         ]
-        processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)]
+        processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(number)]
         for process in processes:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
@@ -122,9 +121,9 @@ def share_on_redis(loop: str, seconds: float) -> float:
 
 def run(size: Size) -> Iterator[Row]:
     """The shares, and how many operations a call takes."""
-    seconds = size.of(0.1, 0.2, 1.0)
+    seconds = size.of(0.02, 0.2, 1.0)
     for loop in LOOPS:
-        for rate in (1_000.0, 10_000.0, 100_000.0):
+        for rate in (1_000.0, 10_000.0, 100_000.0)[: size.of(1, 3, 3)]:
             figures = interleaved(
                 {
                     "ours": partial(on_loop, loop, share_in_process, rate, 100, seconds),
@@ -136,7 +135,9 @@ def run(size: Size) -> Iterator[Row]:
             yield row(work, loop, figures, "each limit", unit="share", goal=GOAL)
     for loop in size.loops:
         contestants = {
-            "ours": partial(share_on_redis, loop, size.of(0.1, 0.5, 2.0)),
+            "ours": partial(
+                share_on_redis, loop, *size.of((0.1, 0.1, 1), (0.5, 2.0, PROCESSES), (2.0, 2.0, PROCESSES))
+            ),
             "each limit": lambda: 1.0,
         }
         figures = interleaved(contestants, size, rounds=1)

@@ -138,9 +138,9 @@ def on_engine(engine: str, loop: str, work: Callable[..., Any], *args: Any) -> f
 
 
 def run(size: Size) -> Iterator[Row]:
-    cycles = {"memory": size.of(50, 500, 5_000), "SQLite": size.of(20, 100, 500)}
-    floor = size.of(200, 2_000, 20_000)
-    lines = size.of((100,), (200,), (1_000, 5_000))
+    cycles = {"memory": size.of(5, 500, 5_000), "SQLite": size.of(2, 100, 500)}
+    floor = size.of(20, 2_000, 20_000)
+    lines = size.of((10,), (200,), (1_000, 5_000))
     for engine, times in cycles.items():
         for loop in LOOPS:
             ours = partial(on_engine, engine, loop)

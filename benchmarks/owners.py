@@ -90,14 +90,14 @@ async def giving_up(url: str, seconds: int) -> tuple[float, float]:
         return float(min(permits[:seconds])), 1000 * (time.perf_counter() - ended)
 
 
-async def killed_beside(url: str, loop: str, n: int) -> float:
+async def killed_beside(url: str, loop: str, n: int, **settings: Any) -> float:
     """The healthy tasks, of `n`, that have died beside two tasks that kill their worker."""
 
     def start() -> subprocess.Popen[bytes]:
         return subprocess.Popen([sys.executable, "-m", __name__, url, loop], stderr=subprocess.DEVNULL)
 
     async with tenure.open_store(url) as store:
-        queue = tenure.WorkQueue[str](store, "jobs")
+        queue = tenure.WorkQueue[str](store, "jobs", **settings)
         await queue.put_many(["poison", *["healthy"] * (n // 2), "poison", *["healthy"] * (n - n // 2)])
         workers = [start(), start()]
         try:
@@ -126,7 +126,8 @@ async def _work(url: str) -> None:
 
 def run(size: Size) -> Iterator[Row]:
     """Measure everything."""
-    n = size.of(20, 200, 1_000)
+    n = size.of(2, 200, 1_000)
+    settings = {"max_deliveries": 1} if size.smoke else {}
     works: dict[str, Callable[[str, int], Coroutine[Any, Any, float]]] = {
         f"steps of tasks of {STEPS}": steps,
         "tasks with a release": releases,
@@ -156,7 +157,7 @@ def run(size: Size) -> Iterator[Row]:
             yield alone(f"{title}, permits of the poorest second", loop, [worst], unit="1/s", goal=">= 19/s")
             yield alone(f"{title}, a wait afterwards", loop, [wait], unit="ms", goal="<= 50 ms")
             number += 1
-            died = on_loop(loop, killed_beside, urls["Redis"](number), loop, size.of(4, 10, 20))
+            died = on_loop(loop, killed_beside, urls["Redis"](number), loop, size.of(2, 10, 20), **settings)
             yield alone(
                 "Redis: healthy tasks that die beside two that kill their worker", loop, [died], goal="0"
             )

@@ -50,7 +50,7 @@ async def hand_over(url: str, waiters: int) -> Result:
 
 def handing_over(database: NewDatabase, size: Size) -> Iterator[Row]:
     """Hand a lock on, on each loop."""
-    waiters = size.of(10, 200, 1_000)
+    waiters = size.of(3, 200, 1_000)
 
     def measure(_: str, loop: str) -> Result:
         with database() as url:
@@ -69,7 +69,8 @@ def run(size: Size) -> Iterator[Row]:
         hold = partial(contest, "postgres", place=database, size=size)
         faster = {"pgqueuer": ">= 1.5x"}
 
-        drain = hold("drain", {"ours": 2_500, "ours_ahead": 4_000})
+        ours = {"ours": 2_500, "ours_ahead": 4_000}
+        drain = hold("drain", size.of({"ours": 1}, ours, ours))
         yield from compared("PostgreSQL: no-op tasks", drain, "tasks", goals=faster)
         ahead = "PostgreSQL: no-op tasks, fetched ahead"
         yield from compared(ahead, drain, "tasks", goals=faster, who="ours_ahead")

@@ -114,8 +114,8 @@ async def bytes_per_worker(workers: int, *, bare: bool) -> float:
 
 def run(size: Size) -> Iterator[Row]:
     """Give one row for each kind of work and loop."""
-    n = size.of(300, 2_000, 20_000)
-    many = size.of(50, 200, 1_000)
+    n = size.of(40, 2_000, 20_000)
+    many = size.of(10, 200, 1_000)
     for loop in LOOPS:
         figures = interleaved(
             {

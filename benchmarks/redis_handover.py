@@ -382,7 +382,7 @@ def p99(times: list[float]) -> float:
 
 
 def handing_over(loop: str, path: str, size: Size) -> Iterator[Row]:
-    processes, waiters, seconds = size.of((1, 20, 0.3), (2, 200, 0.5), (4, 1000, PEER_SECONDS))
+    processes, waiters, seconds = size.of((1, 10, 0.2), (2, 200, 0.5), (4, 1000, PEER_SECONDS))
 
     def measure(who: str, on: str) -> dict[str, Any]:
         ping = on_loop(on, round_trip, who, path, size.of(20, 200, 2000))

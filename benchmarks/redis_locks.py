@@ -103,7 +103,7 @@ def run(size: Size) -> Iterator[Row]:
                 theirs = partial(cycles_of_redis_py, locks=locks) if locks else evaluations_of_redis_py
                 # redis-py runs on asyncio alone: on trio it is the same figure
                 peer_loop = "asyncio" if loop == "trio" else loop
-                counts = size.of((2, 2), (times // 5, max(2, peer_times // 5)), (times, peer_times))
+                counts = size.of((1, 1), (times // 5, max(2, peer_times // 5)), (times, peer_times))
                 figures = interleaved(
                     {
                         "ours": partial(on_loop, loop, ours, path, tasks=tasks, times=counts[0]),

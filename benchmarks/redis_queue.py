@@ -26,7 +26,8 @@ def run(size: Size) -> Iterator[Row]:
     fast = {"dramatiq": ">= 8x on uvloop", "streaq": ">= 15x"}
     no_worse = {"taskiq": "no worse"}
 
-    drain = hold("drain", {"ours": 5_000, "ours_ahead": 7_500})
+    ours = {"ours": 5_000, "ours_ahead": 7_500}
+    drain = hold("drain", size.of({"ours_ahead": 1}, ours, ours))
     yield from compared("Redis: no-op tasks", drain, "tasks", goals=fast)
     yield from compared("Redis: no-op tasks, fetched ahead", drain, "tasks", goals=fast, who="ours_ahead")
     yield from compared("Redis: client CPU for a task", drain, "cpu", "us", scale=1e6)

@@ -43,7 +43,7 @@ class Amounts(NamedTuple):
     delayed: int = 100_000
 
 
-SMALL = Amounts(2000, 10, 200, 200, 100, 300)
+SMALL = Amounts(600, 2, 50, 50, 50, 300)
 MEDIUM = Amounts(20_000, 20, 2_000, 2_000, 1_000, 2_000)
 LARGE = Amounts(200_000, 100, 20_000, 20_000, 20_000, 20_000)
 

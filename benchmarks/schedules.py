@@ -77,7 +77,7 @@ def measured(engine: str, loop: str, processes: int, ticks: int) -> list[float]:
 
 def run(size: Size) -> Iterator[Row]:
     """The rows of the table."""
-    processes, ticks = size.of((2, 4), (4, 6), (20, 24))
+    processes, ticks = size.of((1, 2), (4, 6), (20, 24))
     for engine in ("redis", "sqlite"):
         # the lateness on a file depends on the file
         for loop in size.loops if engine == "redis" else ["asyncio"]:

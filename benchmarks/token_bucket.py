@@ -65,9 +65,11 @@ async def share(
     return done / (rate * seconds + 1)
 
 
-async def cpu_of_waiting(make: Callable[[float], Callable[[], Awaitable[object]]], waiters: int) -> float:
-    """CPU seconds until so many tasks, which were started before, have been served within a second."""
-    take = make(float(waiters))
+async def cpu_of_waiting(
+    make: Callable[[float], Callable[[], Awaitable[object]]], waiters: int, rate: float
+) -> float:
+    """CPU seconds until so many tasks, which were started before, have been served at this rate."""
+    take = make(rate)
     start = anyio.Event()
 
     async def work() -> None:
@@ -96,7 +98,8 @@ def nothing(_: float) -> Callable[[], Awaitable[object]]:
 
 
 def run(size: Size) -> Iterator[Row]:
-    times, seconds, waiters = size.of((200, 0.02, 50), (20_000, 0.1, 1_000), (50_000, 0.1, 10_000))
+    times, seconds, waiters = size.of((200, 0.02, 5), (20_000, 0.1, 1_000), (50_000, 0.1, 10_000))
+    at = size.of(100.0, 1_000.0, 10_000.0)  # within a second
     rates = size.of([10_000.0], [10_000.0], [100.0, 10_000.0, 100_000.0])
     for loop in LOOPS:
         makes = {"ours": ours, CHECKPOINT: of_checkpoint}
@@ -129,7 +132,10 @@ def run(size: Size) -> Iterator[Row]:
         if loop != "trio":
             makers[AIOLIMITER] = limiter
         figures = interleaved(
-            {name: partial(on_loop, loop, cpu_of_waiting, make, waiters) for name, make in makers.items()},
+            {
+                name: partial(on_loop, loop, cpu_of_waiting, make, waiters, at)
+                for name, make in makers.items()
+            },
             size,
             rounds=size.of(1, 1, 3),
         )

@@ -66,7 +66,7 @@ async def wait(opened: Opened, path: str, n: int) -> dict[str, float]:
 
     In the first second a full bucket is emptied too, where there is one. What comes after it lasts a second at least.
     """
-    counted = max(1.0, n / 10)
+    counted = max(1.0, n / 10) if n > 1 else 0.1
     served = [0] * WAITERS
     times: list[float] = []
     server = Server(path)
