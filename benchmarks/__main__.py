@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO
@@ -147,9 +147,16 @@ def _measure(arguments: argparse.Namespace, record: Record) -> None:
             files.append(stack.enter_context(path.open("w", encoding="utf-8")))
         header = {"size": arguments.size, "against": arguments.against, "surroundings": surroundings()}
         run = Run(Screen(arguments.names), files, header, record)
+        environment: dict[str, str] = {}
+        if arguments.size == "smoke" and len(arguments.names) > 1:
+            # without PostgreSQL, what needs it says so
+            with suppress(ModuleNotFoundError):
+                from benchmarks._postgres_server import shared
+
+                environment = stack.enter_context(shared())
         for name in arguments.names:
             if sources is None:
-                run.benchmark(name, rows_of(name, arguments.size))
+                run.benchmark(name, rows_of(name, arguments.size, environment=environment))
             else:
                 run.benchmark(name, rows_against(name, arguments.size, arguments.against, sources))
 

@@ -19,16 +19,24 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import anyio
 import psycopg
 from psycopg import sql
 
+import tenure
+
+SHARED = "TENURE_BENCH_POSTGRES"
+"""Names the folder of the server that the benchmarks of a smoke run share."""
 NewDatabase = Callable[[], AbstractContextManager[str]]
 """Makes a database and gives its URL; in the end it is dropped."""
 
 
 @contextmanager
-def server(*options: str) -> Generator[NewDatabase]:
-    """Start a server with these options, on a socket in a folder of its own."""
+def server(*options: str) -> Generator[partial[AbstractContextManager[str]]]:
+    """Start a server with these options, on a socket in a folder of its own; or take the one of all, of a smoke run."""
+    if place := os.environ.get(SHARED):
+        yield partial(_database, Path(place), iter(range(1_000_000)))
+        return
     with TemporaryDirectory(prefix="tenure") as name:
         folder = Path(name)
         data = folder / "data"
@@ -60,6 +68,20 @@ def server(*options: str) -> Generator[NewDatabase]:
             # immediate: there is nothing to keep
             process.send_signal(signal.SIGQUIT)
             process.wait()
+
+
+@contextmanager
+def shared() -> Generator[dict[str, str]]:
+    """Start a server whose databases have our tables already; gives the environment of benchmarks that share it."""
+    with server() as database:
+        folder: Path = database.args[0]
+        anyio.run(_install, f"postgresql://tenure@/template1?host={folder}")
+        yield {SHARED: str(folder)}
+
+
+async def _install(url: str) -> None:
+    async with tenure.open_store(url):
+        pass
 
 
 @contextmanager
