@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+import runpy
 import shlex
 import signal
 import subprocess
@@ -13,11 +14,11 @@ import sys
 import time
 from pathlib import Path
 
-import anyio
 import pytest
 
-import tenure
 from benchmarks.soak import evidence
+from tenure import blocking
+from tenure.cli import main
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text("utf-8")
@@ -62,6 +63,29 @@ def tenure_words(line):
     return shlex.split(line.removeprefix("$ ").partition(" &")[0])[1:]
 
 
+def until(condition):
+    limit = time.monotonic() + 50
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def command(capsys):
+    """Runs `tenure WORDS` in this process, without an error; gives its output."""
+
+    def run(words):
+        assert main(words) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
 def started(tmp_path):
     """Starts Python in a folder, with the sources of this test run; kills what is left."""
@@ -96,7 +120,7 @@ def test_the_examples_have_ten_lines():
     assert max(map(len, lines)) <= 116
 
 
-async def test_a_worker_is_killed_and_another_goes_on(tmp_path, started):
+def test_a_worker_is_killed_and_another_goes_on(tmp_path, started, command):
     quicker = programs()[0].replace("sleep(2)", "sleep(0.5)")
     (tmp_path / "shop.py").write_text(quicker)
     *lines, stop = consoles()[0].splitlines()
@@ -104,39 +128,28 @@ async def test_a_worker_is_killed_and_another_goes_on(tmp_path, started):
     first, second = (
         [*["-m", "tenure.cli"], *tenure_words(line)] for line in lines if line.startswith("$ tenure work")
     )
-    put = started("shop.py")
-    assert put.communicate(timeout=50) == ("", "")
-    async with tenure.open_store(f"sqlite:///{tmp_path}/tenure.db") as store:
-        photos = tenure.WorkQueue(store, "photos")
-
-        async def until(condition):
-            with anyio.fail_after(50):
-                while not condition(await photos.statistics()):
-                    await anyio.sleep(0.02)
-
+    runpy.run_path("shop.py", run_name="__main__")
+    with blocking.open_store(f"sqlite:///{tmp_path}/tenure.db") as store:
+        photos = blocking.WorkQueue(store, "photos")
         worker = started(*first)
-        await until(lambda counted: counted.leased == 10)
+        until(lambda: photos.statistics().leased == 10)
         worker.kill()
         worker = started(*second)
-        await until(lambda counted: counted.done == 100)
-        assert await photos.verify()
+        until(lambda: photos.statistics().done == 100)
+        assert photos.verify()
         worker.terminate()
         assert worker.wait(50) == 0
-    listed = started("-m", "tenure.cli", *tenure_words(lines[4]))
-    said = listed.communicate(timeout=50)[0].split()
+    said = command(tenure_words(lines[4])).split()
     assert said[:-1] == "\n".join(lines[5:]).split()[:-1]
 
 
 def test_a_frozen_holder_of_a_lock_is_cancelled(tmp_path, started):
     (tmp_path / "report.py").write_text(programs()[1])
-    command, *output = consoles()[1].splitlines()
-    assert "sleep 4; kill -CONT" in command
+    line, *output = consoles()[1].splitlines()
+    assert "sleep 4; kill -CONT" in line
     report = started("report.py")
-    holds = [sys.executable, "-m", "tenure.cli", "holders"]
-    for _ in range(100):
-        listed = subprocess.run(holds, cwd=tmp_path, capture_output=True, text=True, check=False)
-        if "report" in listed.stdout:
-            break
+    with blocking.open_store(f"sqlite:///{tmp_path}/tenure.db") as store:
+        until(blocking.Lock(store, "report").locked)
     report.send_signal(signal.SIGSTOP)
     time.sleep(4)
     report.send_signal(signal.SIGCONT)
@@ -144,16 +157,14 @@ def test_a_frozen_holder_of_a_lock_is_cancelled(tmp_path, started):
     assert said.splitlines() == output
 
 
-def test_a_task_waits_for_its_children(tmp_path, started):
+def test_a_task_waits_for_its_children(tmp_path, started, command):
     (tmp_path / "pages.py").write_text(programs()[2])
     work, follow, *output, stop = consoles()[2].splitlines()
     assert stop == "$ kill $!"
     follow, put = follow.removesuffix(")").split("$(")
     started("-m", "tenure.cli", *tenure_words(work))
-    put = started("-m", "tenure.cli", *tenure_words(put))
-    task_id, _ = put.communicate(timeout=50)
-    follow = started("-m", "tenure.cli", *tenure_words(follow), task_id.strip())
-    assert follow.communicate(timeout=50)[0].splitlines()[-1:] == output
+    task_id = command(tenure_words(put))
+    assert command([*tenure_words(follow), task_id.strip()]).splitlines()[-1:] == output
 
 
 def test_the_line_of_evidence_is_what_the_soaks_have_recorded():
@@ -201,11 +212,9 @@ def tenure_line(console):
     return line.removeprefix("$ ").partition(" &")[0]
 
 
-def test_the_first_command_does_its_job(tmp_path, started):
+def test_the_first_command_does_its_job(tmp_path, command):
     """With some of the standard library's files, and without the installation."""
     words = shlex.split(commands()[0].split(" && ")[1])[1:]
     files = sorted(Path(json.__file__).parent.glob("*.py"))
-    run = started("-m", "tenure.cli", *words, "--from", f"{Path(json.__file__).parent}/*.py")
-    _, said = run.communicate(timeout=100)
-    assert run.returncode == 0, said
+    command([*words, "--from", f"{Path(json.__file__).parent}/*.py"])
     assert (tmp_path / "digests.jsonl").read_text().count("\n") == len(files)

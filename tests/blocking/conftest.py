@@ -30,7 +30,13 @@ def shared_url(request, tmp_path):
     return where(request, request.param, tmp_path)
 
 
-@pytest.fixture(params=SHARED[1:])
+@pytest.fixture(params=["sqlite", *(pytest.param(kind, marks=pytest.mark.full) for kind in SHARED[1:])])
+def process_url(request, tmp_path):
+    """Where a process of its own has a store: for tests of the process, not of what it does to the store."""
+    return where(request, request.param, tmp_path)
+
+
+@pytest.fixture(params=["redis", pytest.param("postgres", marks=pytest.mark.full)])
 def server_url(request, tmp_path):
     """Where a child can share a store that its parent has opened."""
     return where(request, request.param, tmp_path)

@@ -46,9 +46,9 @@ def run(url, code):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_store_that_was_not_used_yet_is_opened_in_each_child(shared_url):
+def test_a_store_that_was_not_used_yet_is_opened_in_each_child(process_url):
     run(
-        shared_url,
+        process_url,
         """
 for _ in range(2):
     child(lambda: queue.put(1))

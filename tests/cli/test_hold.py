@@ -17,7 +17,7 @@ PATIENCE = 50
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="process groups: none")
 
 
-@pytest.fixture(params=["sqlite", "redis", "postgres"])
+@pytest.fixture(params=["sqlite", *(pytest.param(e, marks=pytest.mark.full) for e in ("redis", "postgres"))])
 def each_url(request, here):
     if request.param == "sqlite":
         return f"sqlite:///{here}/tenure.db"
@@ -86,7 +86,14 @@ def test_a_lock_that_is_lost_kills_the_group_of_the_command(hold, each_url, here
     until(lambda: not any(os.path.exists(f"/proc/{pid}/fd/0") for pid in pids))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        signal.SIGHUP,
+        *(pytest.param(number, marks=pytest.mark.full) for number in (signal.SIGINT, signal.SIGUSR1)),
+    ],
+)
 def test_signals_go_to_the_command(hold, url, number):
     handled = "signal.signal({0}, lambda *_: sys.exit(3))\nprint(1, flush=True)\ntime.sleep(1000)"
     for program, code in (

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import signal
+import socket
 import sys
 import time
 import urllib.error
@@ -61,31 +62,10 @@ def test_it_serves_until_it_is_asked_to_end(served, how):
     assert (child.returncode, out, err) == (0, "", "")
 
 
-def test_with_a_token(served, monkeypatch):
-    monkeypatch.setenv("TENURE_WEB_TOKEN", "correcthorse7\n")  # as a file ends
-    _, url = served(hint="; open it as /?token=TOKEN")
-    place = url.removesuffix("/")
-    with pytest.raises(urllib.error.HTTPError) as caught:
-        get(place + "/state.json")
-    with caught.value as refused:
-        assert refused.code == 401
-    assert json.loads(get(place + "/state.json?token=correcthorse7"))["queues"]
-
-
-def test_the_network_is_warned_of(served):
-    child, _ = served("0.0.0.0:0")
-    child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=50)
-    assert (
-        err
-        == "tenure: anyone who reaches this port can read the store; TENURE_WEB_TOKEN holds a token to require\n"
-    )
-
-
-def test_a_port_that_is_taken(served, command):
-    _, url = served()
-    address = url.removeprefix("http://").strip("/")
-    ended = command("web", address)
+def test_a_port_that_is_taken(store_with_a_queue, command):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = command("web", address)
     assert (ended.code, ended.out) == (1, "")
     assert (
         ended.err == f"tenure: cannot listen on {address}: Address already in use; name another HOST:PORT\n"
@@ -132,8 +112,14 @@ def test_the_command_on_the_page_puts_a_task(served, misused, monkeypatch, here)
     assert misused("web", ":0", "--allow", "puts").startswith("tenure: --allow needs a token")
     page = Path(__file__).parents[2] / "docs/how-to/put-from-elsewhere.md"
     (command,) = re.findall(r"^    (curl (?:.*\\\n)*.*)$", page.read_text("utf-8"), re.MULTILINE)
-    monkeypatch.setenv("TENURE_WEB_TOKEN", "correcthorse7")
+    monkeypatch.setenv("TENURE_WEB_TOKEN", "correcthorse7\n")  # as a file ends
     child, url = served("--allow", "puts", hint="; open it as /?token=TOKEN")
+    place = url + "state.json"
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        get(place)
+    with caught.value as refused:
+        assert refused.code == 401
+    assert json.loads(get(place + "?token=correcthorse7"))["queues"]
     words = shlex.split(command.replace("\\\n", "").replace("$TOKEN", "correcthorse7"))
     headers = dict(words[n + 1].split(": ", 1) for n, word in enumerate(words) if word == "-H")
     data = words[words.index("-d") + 1].encode()
@@ -153,13 +139,19 @@ def test_the_command_on_the_page_puts_a_task(served, misused, monkeypatch, here)
     assert (record.payload, record.key) == ({"item": "book"}, "order-7")
 
 
-def test_payloads_are_shown_and_errors_hidden_if_asked(served, store_with_a_queue):
-    _, url = served("--show", "payloads")
+def test_the_network_is_warned_of_and_payloads_are_shown_if_asked(served, store_with_a_queue):
+    child, url = served("0.0.0.0:0", "--show", "payloads")
     task = json.loads(get(f"{url}queues/mail/tasks/{store_with_a_queue}"))
     assert (task["payload"], "error" in task) == ("secret", True)
     # the first sample is taken without any page
     while not json.loads(get(url + "history.json"))["samples"]:
         time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=50)
+    assert (
+        err
+        == "tenure: anyone who reaches this port can read the store; TENURE_WEB_TOKEN holds a token to require\n"
+    )
 
 
 def test_without_its_library(store_with_a_queue, command, monkeypatch):

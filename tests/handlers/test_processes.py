@@ -7,6 +7,7 @@ import pickle
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import anyio
@@ -40,10 +41,10 @@ async def queue():
         yield WorkQueue(store, "jobs", retry=Retry(attempts=1))
 
 
-async def work_off(queue, handler, payloads, **options):
+async def work_off(queue, handler, payloads, executor="process", **options):
     tasks = await queue.put_many(payloads)
     make = BatchWorker if "size" in options else Worker
-    worker = make(queue, handler, executor="process", **options)
+    worker = make(queue, handler, executor=executor, **options)
     async with anyio.create_task_group() as group:
         group.start_soon(worker.run)
         with anyio.fail_after(50):
@@ -59,6 +60,7 @@ async def test_one_process_calls_the_handler_for_task_after_task_and_ends_with_t
     assert not is_there(first.result[0])
 
 
+@pytest.mark.backends("asyncio")
 async def test_a_process_that_was_killed_between_two_tasks_is_replaced(queue):
     worker = Worker(queue, called.double, executor="process", concurrency=1)
     async with anyio.create_task_group() as group:
@@ -80,6 +82,7 @@ async def test_a_batch_is_handled_in_a_process(queue, tmp_path, monkeypatch):
     assert (tmp_path / "total").read_text() == "6"
 
 
+@pytest.mark.backends("asyncio")
 async def test_the_function_of_a_job_is_called_in_a_process(queue):
     job = Job(queue, called.double)
     task = await job.put(n=4)
@@ -117,73 +120,74 @@ async def test_a_try_that_is_interrupted_is_killed(queue, tmp_path, how):
     assert not is_there(pid)
 
 
-@pytest.mark.parametrize(
-    ("how", "state", "error"),
-    [
-        ("exit", "dead", "RuntimeError: handler ends: its process ended with exit code 3"),
-        ("kill", "dead", "RuntimeError: handler ends: its process was killed by signal 9"),
-        ("odd", "dead", "Odd: a text"),
-        ("system exit", "dead", "SystemExit: 5"),
-        ("dead", "dead", "no use"),
-        ("later", "dead", "RetryLater: try again in 0 s"),
-        ("result", "dead", "ends returned function, which cannot be the result: Can't "),
-    ],
-)
-async def test_whatever_ends_the_call_is_on_record(queue, how, state, error):
-    (record,) = await work_off(queue, called.ends, [how], concurrency=1)
-    assert (record.state, record.error.partition(":")[0]) == (state, error.partition(":")[0])
-    assert record.error.startswith(error)
+async def test_whatever_ends_the_call_is_on_record(queue):
+    errors = {
+        "exit": "RuntimeError: handler ends: its process ended with exit code 3",
+        "kill": "RuntimeError: handler ends: its process was killed by signal 9",
+        "odd": "Odd: a text",
+        "system exit": "SystemExit: 5",
+        "dead": "no use",
+        "later": "RetryLater: try again in 0 s",
+        "result": "ends returned function, which cannot be the result: Can't ",
+    }
+    records = await work_off(queue, called.ends, list(errors), concurrency=1)
+    assert {record.state for record in records} == {"dead"}
+    for record, error in zip(records, errors.values(), strict=True):
+        assert record.error.startswith(error)
 
 
+# A rule, and how often what is tried by it, and its error.
 RULES = [
-    ("declined", {}, 3, "Declined: 402 no money"),
-    ("declined", {"never": (called.Declined,)}, 1, "Declined: 402 no money"),
-    ("declined", {"never": (called.PaymentError,)}, 1, "Declined: 402 no money"),
-    ("declined", {"on": (called.Declined,)}, 3, "Declined: 402 no money"),
-    ("declined", {"on": (OSError,)}, 1, "Declined: 402 no money"),
-    ("local", {"on": (called.PaymentError,)}, 3, "Local: of a function"),
-    ("local", {"never": (called.PaymentError,)}, 1, "Local: of a function"),
-    ("unpicklable", {"on": (called.PaymentError,)}, 3, "PaymentError: with a lock"),
     (
-        "group",
+        {},
+        {
+            "declined": (3, "Declined: 402 no money"),
+            "dead from": (1, "Declined: 402 no money"),
+            "dead from odd": (1, "Local: of a function"),
+            "dead in a group": (1, "no use"),
+            "own dead": (1, "of the 5th kind"),
+            "twice": (3, "Twice: 1 a"),
+        },
+    ),
+    (
         {"never": (called.Declined,)},
-        1,
-        "ExceptionGroup: two (2 sub-exceptions) [OSError: 1; Declined: 402 n",
+        {
+            # first: an error within it is selected by its name too
+            "group": (1, "ExceptionGroup: two (2 sub-exceptions) [OSError: 1; Declined: 402 n"),
+            "declined": (1, "Declined: 402 no money"),
+        },
     ),
     (
-        "group",
-        {"on": (OSError, called.PaymentError)},
-        3,
-        "ExceptionGroup: two (2 sub-exceptions) [OSError: 1; Decli",
+        {"never": (called.PaymentError,)},
+        {"declined": (1, "Declined: 402 no money"), "local": (1, "Local: of a function")},
     ),
-    ("dead from", {}, 1, "Declined: 402 no money"),
-    ("dead from odd", {}, 1, "Local: of a function"),
-    ("dead in a group", {}, 1, "no use"),
-    ("own dead", {}, 1, "of the 5th kind"),
-    ("twice", {}, 3, "Twice: 1 a"),
+    ({"on": (called.Declined,)}, {"declined": (3, "Declined: 402 no money")}),
+    ({"on": (OSError,)}, {"declined": (1, "Declined: 402 no money")}),
+    (
+        {"on": (called.PaymentError,)},
+        {"local": (3, "Local: of a function"), "unpicklable": (3, "PaymentError: with a lock")},
+    ),
+    (
+        {"on": (OSError, called.PaymentError)},
+        {"group": (3, "ExceptionGroup: two (2 sub-exceptions) [OSError: 1; Decli")},
+    ),
 ]
 
 
-@pytest.mark.parametrize(("how", "rule", "tries", "error"), RULES)
-async def test_an_error_of_a_process_is_judged_as_one_of_a_thread(queue, how, rule, tries, error):
-    records = {}
-    for executor in ("thread", "process"):
-        queue.retry = Retry(attempts=3, backoff=0, **rule)
-        task = await queue.put(how)
-        worker = Worker(queue, called.raises, executor=executor, concurrency=1)
-        async with anyio.create_task_group() as group:
-            group.start_soon(worker.run)
-            with anyio.fail_after(50):
-                await queue.join()
-                await worker.drain()
-        records[executor] = await queue.get(task)
-    of_thread, of_process = records.values()
-    assert of_process.error == of_thread.error
-    assert of_process.error.startswith(error)
-    assert of_process.attempts == of_thread.attempts == tries
-    assert of_process.state == "dead"
-    name = error.partition(":")[0]
-    assert await queue.requeue(where=Selection(error=name)) == 2
+@pytest.mark.parametrize(("rule", "cases"), RULES)
+async def test_an_error_of_a_process_is_judged_as_one_of_a_thread(queue, rule, cases):
+    queue.retry = Retry(attempts=3, backoff=0, **rule)
+    of_thread, of_process = [
+        await work_off(queue, called.raises, list(cases), executor=executor, concurrency=1)
+        for executor in ("thread", "process")
+    ]
+    for one, other, (tries, error) in zip(of_thread, of_process, cases.values(), strict=True):
+        assert other.error == one.error
+        assert other.error.startswith(error)
+        assert other.attempts == one.attempts == tries
+        assert other.state == "dead"
+    for name, count in Counter(error.partition(":")[0] for _, error in cases.values()).items():
+        assert await queue.requeue(where=Selection(error=name)) == 2 * count
 
 
 def lambda_of():
@@ -240,6 +244,7 @@ async def test_a_process_that_ends_in_its_import_fails_the_try_and_says_so(queue
     assert record.error == error
 
 
+@pytest.mark.backends("trio")
 async def test_a_handler_that_cannot_be_imported_fails_tries_until_it_can(queue, monkeypatch):
     monkeypatch.setenv("TENURE_TEST_IMPORT", "fails")
     worker = Worker(queue, slow.quick, executor="process", concurrency=1)
@@ -270,6 +275,7 @@ async def test_a_process_that_was_killed_is_replaced_before_the_next_task(queue)
         await worker.drain()
 
 
+@pytest.mark.backends("trio")
 async def test_what_a_call_sets_is_not_there_in_later_calls(queue):
     records = await work_off(queue, called.sets, ["ann", "ben"], concurrency=1)
     assert [record.result for record in records] == [["nobody", 28]] * 2
@@ -292,10 +298,11 @@ async def test_a_process_that_ends_while_a_fork_of_it_lives_has_failed(queue, tm
     assert record.error == "RuntimeError: handler forks: its process was killed by signal 9"
 
 
-@pytest.mark.parametrize(("how", "code"), [("return", 0), ("exit", 3), ("error", 1)])
-async def test_a_fork_that_returns_from_the_handler_ends_and_answers_nothing(queue, how, code):
-    first, second = await work_off(queue, called.returns_twice, [how, how], concurrency=1)
-    assert (first.result, second.result) == (code, code)
+async def test_a_fork_that_returns_from_the_handler_ends_and_answers_nothing(queue):
+    records = await work_off(
+        queue, called.returns_twice, ["return", "exit", "error", "return"], concurrency=1
+    )
+    assert [record.result for record in records] == [0, 3, 1, 0]
 
 
 PROGRAM = """

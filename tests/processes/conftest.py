@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 
-@pytest.fixture(params=("sqlite", "redis", "postgres"))
+@pytest.fixture(params=("sqlite", "redis", pytest.param("postgres", marks=pytest.mark.full)))
 def url(request, tmp_path):
     """A store that is empty."""
     if request.param == "sqlite":

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from tenure.engines.memory import MemoryEngine
 pytestmark = pytest.mark.skipif(own_identity() is None, reason="the system does not tell")
 
 
-@pytest.fixture
-def child():
+@contextmanager
+def waiting():
     """A process that only waits, and its identity."""
     code = "import json, sys; from tenure.cli.run._departed import own_identity as own"
     code += "; print(json.dumps(own()), flush=True)"
@@ -33,53 +34,43 @@ def child():
         process.kill()
 
 
-def test_one_that_lives_is_not_dead(child):
-    _, who = child
-    assert not has_died(who)
+@pytest.fixture(scope="module")
+def who():
+    """The identity of a process that was killed."""
+    with waiting() as (process, who):
+        process.kill()
+    return who
+
+
+def test_one_that_was_killed_is_dead_before_its_parent_knows_and_after():
     assert not has_died(own_identity())
-
-
-def test_one_that_was_killed_is_dead_before_its_parent_knows_and_after(child):
-    process, who = child
-    process.kill()
-    limit = time.monotonic() + 20
-    while not has_died(who):  # a zombie
-        assert time.monotonic() < limit
-    process.wait()
+    with waiting() as (process, who):
+        assert not has_died(who)
+        assert has_died(who | {"started": who["started"] - 1}), "the number was used again"
+        process.kill()
+        limit = time.monotonic() + 20
+        while not has_died(who):  # a zombie
+            assert time.monotonic() < limit
     assert has_died(who)
-
-
-def test_a_number_that_was_used_again_is_another_process(child):
-    _, who = child
-    assert has_died(who | {"started": who["started"] - 1})
 
 
 @pytest.mark.parametrize(
     "change", [{"host": "elsewhere"}, {"boot": "an earlier one"}, {"spaces": ["pid:[1]", "time:[1]"]}]
 )
-def test_of_those_elsewhere_nothing_is_known(child, change):
-    process, who = child
-    process.kill()
-    process.wait()
+def test_of_those_elsewhere_nothing_is_known(who, change):
     assert has_died(who)
     assert not has_died(who | change)
 
 
-def test_without_an_identity_nothing_is_known(monkeypatch, child):
+def test_without_an_identity_nothing_is_known(monkeypatch, who):
     assert not has_died(None)
     assert not has_died({})
-    process, who = child
-    process.kill()
-    process.wait()
     monkeypatch.setattr("tenure.cli.run._departed._PROC", Path("/nowhere"))
     assert own_identity() is None
     assert not has_died(who)
 
 
-def test_which_cursors_are_of_the_dead(child):
-    process, who = child
-    process.kill()
-    process.wait()
+def test_which_cursors_are_of_the_dead(who):
     cursors = {
         "tally:a": {"who": who},
         "tally:b": {"who": own_identity()},
