@@ -88,8 +88,8 @@ class Server:
 @pytest.mark.parametrize(
     "workers", [("--worker-class", "sync"), ("--worker-class", "gthread", "--threads", "3")]
 )
-def test_gunicorn_with_preload(shared_url, tmp_path, workers):
-    server = Server(tmp_path, shared_url, *workers)
+def test_gunicorn_with_preload(process_url, tmp_path, workers):
+    server = Server(tmp_path, process_url, *workers)
     try:
         answers = [server.get(f"/{n}") for n in range(20)]
     finally:
@@ -97,7 +97,7 @@ def test_gunicorn_with_preload(shared_url, tmp_path, workers):
     assert len({number for _, number, _ in answers}) == 20
     # a connection for each process
     assert len({pid for pid, _, _ in answers}) == len({name for _, _, name in answers})
-    with blocking.open_store(shared_url) as store:
+    with blocking.open_store(process_url) as store:
         assert blocking.WorkQueue(store, "mail").statistics().waiting == 20
 
 

@@ -20,6 +20,8 @@ from family import three_levels
 import tenure
 from tenure.cli import main
 
+on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+
 
 @pytest.fixture(params=["sqlite", "redis"])
 def url(request):
@@ -425,6 +427,7 @@ def test_a_task_is_shown_with_its_tree_and_for_which_children_it_waits(inhabitan
     assert "1 suspended" in command("queue", "ls", "--store", url).out
 
 
+@on_sqlite
 def test_a_task_is_followed_until_it_has_ended(inhabitant, start, command, tell, url):
     root, _, b, c = inhabitant.do(three_levels, inhabitant.store)
 
@@ -693,6 +696,7 @@ def test_a_queue_that_a_program_has_paused_before_its_first_task_can_be_resumed(
     assert show("queue", "resume", "later") == (0, [["later:", "resumed"]])
 
 
+@on_sqlite
 def test_long_names_do_not_break_a_terminal(inhabitant, url):
     put(inhabitant, f"queue {'x' * 500} one")
     own, its = pty.openpty()

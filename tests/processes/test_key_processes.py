@@ -62,7 +62,7 @@ async def until(condition):
 
 
 async def test_the_last_payload_is_done_whoever_is_killed(url, start, tmp_path):
-    kills = 8 if depth.full else 4
+    kills = 8 if depth.full else 2
     async with tenure.open_store(url) as store:
         queue = tenure.WorkQueue(store, "jobs")
         children = {f"{what} {n}": start(what, str(n)) for what in ("put", "work") for n in range(2)}
@@ -96,7 +96,7 @@ async def test_what_is_put_once_has_one_id_whoever_is_killed(url, start, tmp_pat
         queue = tenure.WorkQueue(store, "jobs")
         end_work = start("work", "0")
         children = [start("once", str(n)) for n in range(3)]
-        for n in range(3, 3 + (6 if depth.full else 3)):
+        for n in range(3, 3 + (6 if depth.full else 2)):
             seen = len(lines(tmp_path, "once"))
             await until(lambda seen=seen: len(lines(tmp_path, "once")) > seen + 5)
             children.pop(0)()

@@ -36,7 +36,7 @@ async def test_what_was_named_is_undone_whoever_is_killed(url, tmp_path, anyio_b
             ids = [await jobs.put(n) for n in range(TASKS)]
             start()
             with anyio.fail_after(PATIENCE):
-                for kills in range(3):
+                for kills in range(2):
                     while len(lines("x", "y", "gone")) < 8 * (kills + 1):
                         await anyio.sleep(0.005)
                     workers[-1].kill()

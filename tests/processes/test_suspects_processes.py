@@ -67,7 +67,12 @@ async def all_ended(queue, workers, *, every=0.1, then=lambda: None):
 
 @pytest.mark.parametrize(
     ("kind", "processes", "poison", "innocent"),
-    [("async", 1, (0,), 5), ("thread", 2, (3,), 5), ("batch", 1, (5,), 5), ("async", 2, (0, 9), 20)],
+    [
+        pytest.param("async", 1, (0,), 5, marks=pytest.mark.full),
+        ("thread", 2, (3,), 5),
+        ("batch", 1, (5,), 5),
+        ("async", 2, (0, 9), 20),
+    ],
 )
 async def test_a_task_that_kills_its_worker_is_dead_and_nobody_else(
     url, anyio_backend_name, kind, processes, poison, innocent

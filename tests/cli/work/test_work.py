@@ -294,17 +294,17 @@ def test_batches_in_threads_and_without_linger(work, url, log, handler):
 
 
 def test_after_the_first_signal_others_take_the_tasks_and_after_the_second_also_what_was_begun(
-    worker, each_url, until, log
+    worker, url, until, log
 ):
-    first = worker("slow", store=each_url)
-    (long,) = put(each_url, 1000)
+    first = worker("slow", store=url)
+    (long,) = put(url, 1000)
     until(log)
-    other = worker("slow", store=each_url)
+    other = worker("slow", store=url)
     first.send()
     until(lambda: "takes no more" in first.text)
-    ids = put(each_url, *[0] * 5)
+    ids = put(url, *[0] * 5)
     for number in ids:
-        on(each_url, lambda queue, number=number: queue.result(number))
+        on(url, lambda queue, number=number: queue.result(number))
     assert [line[0] for line in log()] == [str(first.pid)] + [str(other.pid)] * 5
     first.send()
     until(lambda: len(log()) == 7)
@@ -316,7 +316,7 @@ def test_after_the_first_signal_others_take_the_tasks_and_after_the_second_also_
     until(lambda: "takes no more" in other.text)
     other.send()
     assert other.ended() == 1
-    assert on(each_url, lambda queue: queue.statistics()).waiting == 1
+    assert on(url, lambda queue: queue.statistics()).waiting == 1
 
 
 def test_the_end_of_the_grace_gives_back(worker, url, until, log):
@@ -330,7 +330,9 @@ def test_the_end_of_the_grace_gives_back(worker, url, until, log):
     assert (counts.waiting, counts.leased) == (1, 0)
 
 
-@pytest.mark.parametrize("more", [(), ("--processes", 2)], ids=["one", "two"])
+@pytest.mark.parametrize(
+    "more", [(), pytest.param(("--processes", 2), marks=pytest.mark.full)], ids=["one", "two"]
+)
 def test_a_signal_while_the_handler_is_imported(start, handlers, here, until, more):
     handlers("slow_import", "import time\nopen('importing', 'a').close()\ntime.sleep(1000)")
     process = Process(start("work", "slow_import:handle", "--queue", "q", *more))
