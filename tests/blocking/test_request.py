@@ -43,7 +43,7 @@ def test_an_interruption_at_each_place_leaves_nothing_held(url):
     run("interrupt_each.py", url, 2 if depth.full else 3)
 
 
-def test_ctrl_c_ends_a_wait(url):
+def test_ctrl_c_ends_a_wait(process_url):
     code = """
 import os, signal, sys, threading
 from tenure import blocking
@@ -66,7 +66,7 @@ with blocking.open_store(sys.argv[1]) as store:
     else:
         raise AssertionError
 """
-    subprocess.run([sys.executable, "-W", "error", "-c", code, url], check=True, timeout=50)
+    subprocess.run([sys.executable, "-W", "error", "-c", code, process_url], check=True, timeout=50)
 
 
 def test_the_handler_of_a_signal_may_call(store):

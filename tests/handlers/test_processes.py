@@ -75,6 +75,7 @@ async def test_a_process_that_was_killed_between_two_tasks_is_replaced(queue):
     assert second[0] != first
 
 
+@pytest.mark.backends("trio")
 async def test_a_batch_is_handled_in_a_process(queue, tmp_path, monkeypatch):
     monkeypatch.setenv("TENURE_TEST_TOTAL", str(tmp_path / "total"))
     records = await work_off(queue, called.total, [1, 2, 3], size=3, concurrency=1)
@@ -120,6 +121,7 @@ async def test_a_try_that_is_interrupted_is_killed(queue, tmp_path, how):
     assert not is_there(pid)
 
 
+@pytest.mark.backends("asyncio")
 async def test_whatever_ends_the_call_is_on_record(queue):
     errors = {
         "exit": "RuntimeError: handler ends: its process ended with exit code 3",
@@ -161,7 +163,9 @@ RULES = [
         {"never": (called.PaymentError,)},
         {"declined": (1, "Declined: 402 no money"), "local": (1, "Local: of a function")},
     ),
-    ({"on": (called.Declined,)}, {"declined": (3, "Declined: 402 no money")}),
+    pytest.param(
+        {"on": (called.Declined,)}, {"declined": (3, "Declined: 402 no money")}, marks=pytest.mark.full
+    ),
     ({"on": (OSError,)}, {"declined": (1, "Declined: 402 no money")}),
     (
         {"on": (called.PaymentError,)},
@@ -237,6 +241,7 @@ async def test_a_process_that_does_not_start_in_time_fails_the_try_and_says_so(q
     assert [record.error for record in records] == [error, error]
 
 
+@pytest.mark.backends("asyncio")
 async def test_a_process_that_ends_in_its_import_fails_the_try_and_says_so(queue, monkeypatch):
     monkeypatch.setenv("TENURE_TEST_IMPORT", "exits")
     (record,) = await work_off(queue, slow.quick, [0], concurrency=1)
@@ -298,6 +303,7 @@ async def test_a_process_that_ends_while_a_fork_of_it_lives_has_failed(queue, tm
     assert record.error == "RuntimeError: handler forks: its process was killed by signal 9"
 
 
+@pytest.mark.backends("trio")
 async def test_a_fork_that_returns_from_the_handler_ends_and_answers_nothing(queue):
     records = await work_off(
         queue, called.returns_twice, ["return", "exit", "error", "return"], concurrency=1
