@@ -140,9 +140,14 @@ def test_the_address_may_come_from_the_environment(monkeypatch, tmp_path):
         blocking.open_store()
 
 
+def end_of(code, said="", *, told=False):
+    """Run it in a process, which has to end without an error, unless the store has `told` of one."""
+    line = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, bool(done.stderr), done.stdout) == (0, told, said), done.stderr
+
+
 ENDINGS = {
-    "plainly": "",
-    "by an exception": "raise SystemExit(0)",
     "in a body": "lock.__enter__()",
     "with a thread in a body": "start(lambda: (lock.__enter__(), time.sleep(1000)))",
     "with a thread that waits": "lock.__enter__(); start(wait)",
@@ -150,9 +155,7 @@ ENDINGS = {
 }
 
 
-@pytest.mark.parametrize(
-    "ending", [*(pytest.param(e, marks=pytest.mark.full) for e in [*ENDINGS][:2]), *[*ENDINGS][2:]]
-)
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_a_process_ends_without_a_word(process_url, ending):
     code = f"""
 import threading, time, tenure
@@ -169,10 +172,7 @@ lock, queue = blocking.Lock(store, "report"), blocking.WorkQueue(store, "mail")
 queue.put(1)
 {ENDINGS[ending]}
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=20, check=False
-    )
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
+    end_of(code)
 
 
 THREADS = {
@@ -215,11 +215,7 @@ for call in calls:
     {THREADS[thread]}
 begun.wait(20)
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=20, check=False
-    )
-    words = "the store is closed: the process is ending\n" * 5
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", words)
+    end_of(code, "the store is closed: the process is ending\n" * 5)
 
 
 def test_a_call_that_is_sent_when_the_main_thread_is_over_does_not_keep_the_process(process_url):
@@ -245,11 +241,7 @@ def wait():
 threading.Thread(target=wait).start()
 assert asked.wait(20)
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=20, check=False
-    )
-    words = "the store is closed: the process is ending\n"
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", words)
+    end_of(code, "the store is closed: the process is ending\n")
 
 
 def test_a_body_in_another_thread_ends_before_the_process(process_url):
@@ -274,10 +266,7 @@ def work():
 threading.Thread(target=work).start()
 assert taken.wait(20)
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=20, check=False
-    )
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
+    end_of(code)
     with blocking.open_store(process_url) as store:
         queue = blocking.WorkQueue(store, "mail")
         assert (queue.statistics().done, queue.statistics().waiting) == (1, 1)
@@ -316,10 +305,7 @@ def work():
 threading.Thread(target=work).start()
 assert begun.wait(20)
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=20, check=False
-    )
-    assert (done.returncode, done.stdout) == (0, words), done.stderr
+    end_of(code, words, told=call != "is answered")
     with blocking.open_store(process_url) as store:
         assert blocking.WorkQueue(store, "mail").statistics().done == (call == "is answered")
 
@@ -331,7 +317,7 @@ del threading._register_atexit
 from tenure import blocking
 blocking.WorkQueue(blocking.open_store({process_url!r}), "mail").put(1)
 """
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=50)
+    end_of(code)
 
 
 def test_stores_of_files_share_by_the_file_not_by_its_relative_path(tmp_path, monkeypatch):
@@ -368,7 +354,7 @@ def work():
 threading.Thread(target=work, daemon=True).start()
 assert taken.wait(20)
 """
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=50)
+    end_of(code)
     with blocking.open_store(process_url) as store:
         with blocking.WorkQueue(store, "mail").take(timeout=5) as task:
             assert (task.payload, task.attempt) == (1, 1)

@@ -404,18 +404,7 @@ def test_a_process_finds_what_its_parent_finds_by_a_path_of_its_own(tmp_path):
     assert done.stdout == f"{tmp_path}/tenure/__init__.py\n"
 
 
-def test_what_a_handler_prints_goes_to_standard_error(tmp_path):
-    program = PROGRAM.replace("called.hangs", "called.prints").replace(".run()\n", ".run()\n    \n")
-    program = program.replace("await tenure.Worker", "worker = tenure.Worker").replace(
-        "concurrency=1).run()",
-        "concurrency=1)\n        async with anyio.create_task_group() as group:\n"
-        "            group.start_soon(worker.run)\n            await queue.join()\n            await worker.drain()",
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(Path(__file__).parents[1]), "ann"],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=True,
-    )
-    assert (done.stdout, done.stderr) == ("", "payload ann\n")
+@pytest.mark.backends("asyncio")
+async def test_what_a_handler_prints_goes_to_standard_error(queue, capfd):
+    await work_off(queue, called.prints, ["ann"], concurrency=1)
+    assert capfd.readouterr() == ("", "payload ann\n")

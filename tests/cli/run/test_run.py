@@ -325,14 +325,6 @@ def test_a_rate(command, numbers, handlers):
     assert max(times) - min(times) >= 0.4  # 20 at once, 10 more at 20 in a second
 
 
-def test_a_failing_rated_run(command, here, read):
-    (here / "in.txt").write_text("good\nbad\n")
-    ended = command(
-        "run", "run_handlers:picky", "in.txt", "--retries", "2", "--rate", "50/s", "--results", "r.jsonl"
-    )
-    assert (ended.code, rows(ended.out)["done"], rows(ended.out)["dead"]) == (1, "1", "1")
-
-
 def test_flaky_ends_well(command, here, numbers):
     (here / "in.txt").write_text("".join(f"{i}\n" for i in range(50)) + "never\n")
     ended = command("run", "tenure.examples:flaky", "in.txt", "--preset", "medium", "--rate", "none")
