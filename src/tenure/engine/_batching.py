@@ -70,16 +70,21 @@ class Batches:
         self._carried = [waiting.popleft() for _ in range(min(CAP, len(waiting)))]
         return [operation for operation, _ in self._carried]
 
-    def answer(self, answers: Sequence[Any]) -> None:
-        """Answer the operations that were taken, and go on with those that wait."""
+    def answer(self, answers: Sequence[Any]) -> bool:
+        """Answer the operations that were taken, and go on with those that wait.
+
+        True: callers of `submit` gave all of these on their answers, and no task that the answers wake adds to them.
+        """
         answered = list(zip(self._carried, answers, strict=True))
         self._carried = []
+        gathered = bool(self._waiting)
         for (_, on_answer), answer in answered:
             on_answer(answer)
         if self._waiting and self._start is not None:
             self._start()
         else:
             self._started = self.busy = False
+        return self._started and not gathered
 
     def answer_all(self, answer: object) -> None:
         """Give all taken operations the same answer."""

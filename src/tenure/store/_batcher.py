@@ -34,7 +34,8 @@ V = TypeVar("V")
 class BatchOwner(Protocol):
     def next_operation(self, session: Session, n: int) -> e.Operation[Any] | None: ...
 
-    def on_answer(self, session: Session, answer: Any) -> None: ...
+    def on_answer(self, session: Session, answer: Any) -> bool | None:
+        """Take the answer in. True: what has gathered leaves before any task runs."""
 
     def on_session_lost(self, *, resent: bool) -> None: ...
 
@@ -91,15 +92,16 @@ class Batcher:
             self.call = call
 
     def _on_answer(self, session: Session, answer: Any) -> None:
-        resent = self.call is not None and self.call.tries > 1
-        self.busy, self.call = False, None
+        call, self.call = self.call, None
+        resent = call is not None and call.tries > 1
+        self.busy = False
         if answer is e.Reply.GONE:
             session.lose("gone")
             self._owner.on_session_lost(resent=resent)
         elif isinstance(answer, Exception):
             self._owner.on_error(answer, None if isinstance(answer, StoreClosed) else session)
-        else:
-            self._owner.on_answer(session, answer)
+        elif self._owner.on_answer(session, answer) and call is not None:
+            self._flush()
 
     def _open(self) -> None:
         if not self._opening:

@@ -109,6 +109,44 @@ async def test_by_default_no_more_are_leased_than_run(store, virtual_clock):
 # what it saves
 
 
+def noting(engine, seen):
+    """Note in `seen` when an exchange leaves, and when its answer comes."""
+    submit = engine.submit
+
+    def noted(operation, on_answer):
+        def answered(answer):
+            seen.append("answer")
+            on_answer(answer)
+
+        exchange = isinstance(operation, Exchange)
+        if exchange:
+            seen.append("exchange")
+        submit(operation, answered if exchange else on_answer)
+
+    engine.submit = noted
+    return engine
+
+
+@pytest.mark.parametrize(("prefetch", "at_once"), [(40, True), (4, False)])
+async def test_the_next_exchange_leaves_before_its_tasks_begin_if_it_can_ask_for_many(
+    virtual_clock, prefetch, at_once
+):
+    seen = []
+    engine = noting(far(MemoryEngine()).link(), seen)
+
+    async def handler(task: tenure.Task):
+        seen.append("begin")
+        await anyio.sleep(0.01)
+
+    async with tenure.open_store(engine) as store:
+        queue = WorkQueue(store, "jobs")
+        await queue.put_many(range(1000))
+        async with running(Worker(queue, handler, concurrency=2, prefetch=prefetch)):
+            await anyio.sleep(1.5)
+        at = seen.index("exchange", len(seen) // 2)
+        assert (seen[at - 1] == "answer") is at_once
+
+
 async def test_work_on_a_far_engine_is_the_faster_the_more_is_fetched_ahead(virtual_clock):
     tasks, seconds, exchanges = 200, {}, {}
     for prefetch in (0, 4, 20):

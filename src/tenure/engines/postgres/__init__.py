@@ -100,8 +100,12 @@ class PostgresEngine(e.Remote):
             if not self._due:
                 self._sender = park()
                 await self._sender
-            self._due = False
             await self._connection.opened()
+            self._send_due()
+
+    def _send_due(self) -> None:
+        due, self._due = self._due, False
+        if due:
             self._send(self._batches.take())
 
     def _send(self, operations: Sequence[e.Operation[Any]]) -> None:
@@ -133,7 +137,8 @@ class PostgresEngine(e.Remote):
             if any(answer is e.Reply.MORE for answer in answers):
                 # it clears up, before the operation comes again
                 self._connection.send([self._call("sweep")], _nothing)
-            self._batches.answer(answers)
+            if self._batches.answer(answers):
+                self._send_due()
 
         self._connection.send([*statements.values()], on_over)
         if chores := self.chores(len(statements)):

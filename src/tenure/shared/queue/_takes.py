@@ -236,7 +236,7 @@ class Takers(Held):
             demand.advertising,
         )
 
-    def on_answer(self, session: Session, answer: e.Exchanged) -> None:
+    def on_answer(self, session: Session, answer: e.Exchanged) -> bool:
         sent, self._sent = self._sent, []
         session.unreleased.pop(self, None)
         if answer.revision != self.record.revision:
@@ -271,6 +271,8 @@ class Takers(Held):
         if idle or self._holders or len(self._line):
             self._alarm.set(answer.ask_again_in)
         self._go_on()
+        # the engine works on the next exchange while these tasks begin, if the exchange can ask for as many again
+        return bool(self._settling) and 0 < 2 * len(self._prefetched) <= self._demand.prefetch
 
     def on_session_lost(self, *, resent: bool) -> None:
         sent, self._sent = self._sent, []
