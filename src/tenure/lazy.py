@@ -11,7 +11,7 @@ __all__ = ("exports", "extra", "names")
 
 
 def exports(room: str, homes: Mapping[str, Mapping[str, str]]) -> Callable[[str], Any]:
-    """The `__getattr__` of a room: for each home, its modules with the names that each has, with blanks between.
+    """The `__getattr__` of a room, and its `__dir__`: for each home, its modules with the names of each, with blanks.
 
     Users know what they import as `home.name`, in tracebacks and pickles too. Type checkers read the same imports in
     the room's `if TYPE_CHECKING` block.
@@ -32,6 +32,7 @@ def exports(room: str, homes: Mapping[str, Mapping[str, str]]) -> Callable[[str]
         setattr(sys.modules[room], name, value)
         return value
 
+    sys.modules[room].__dict__["__dir__"] = lambda: sys.modules[room].__all__
     return __getattr__
 
 

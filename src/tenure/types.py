@@ -59,7 +59,3 @@ _HOMES = {
 
 __all__ = tuple(names(_HOMES))  # pyright: ignore[reportUnsupportedDunderAll]
 __getattr__: Callable[[str], Any] = exports(__name__, _HOMES)
-
-
-def __dir__() -> tuple[str, ...]:
-    return __all__

@@ -71,10 +71,7 @@ class Batches:
         return [operation for operation, _ in self._carried]
 
     def answer(self, answers: Sequence[Any]) -> bool:
-        """Answer the operations that were taken, and go on with those that wait.
-
-        True: callers of `submit` gave all of these on their answers, and no task that the answers wake adds to them.
-        """
+        """Answer the operations that were taken, and go on with the others. True: the answers alone led to these."""
         answered = list(zip(self._carried, answers, strict=True))
         self._carried = []
         gathered = bool(self._waiting)

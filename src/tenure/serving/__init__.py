@@ -28,7 +28,3 @@ __getattr__: Callable[[str], Any] = exports(
         }
     },
 )
-
-
-def __dir__() -> tuple[str, ...]:
-    return __all__

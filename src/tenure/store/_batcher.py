@@ -34,8 +34,8 @@ V = TypeVar("V")
 class BatchOwner(Protocol):
     def next_operation(self, session: Session, n: int) -> e.Operation[Any] | None: ...
 
-    def on_answer(self, session: Session, answer: Any) -> bool | None:
-        """Take the answer in. True: what has gathered leaves before any task runs."""
+    # True: what has gathered leaves before any task runs
+    def on_answer(self, session: Session, answer: Any) -> bool | None: ...
 
     def on_session_lost(self, *, resent: bool) -> None: ...
 

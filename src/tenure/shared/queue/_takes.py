@@ -31,7 +31,7 @@ _LATER = 30.0
 _GLANCE = 0.1
 
 OnSettled = Callable[[str | None], object]
-"""Called with None if the verdict was accepted, else with the reason, as in `LeaseLost`."""
+"""Called with the reason of `LeaseLost`, or None if the verdict was accepted."""
 
 
 class Dismissed(Exception):
@@ -43,7 +43,7 @@ class Holder(Protocol):
 
 
 class Takers(Held):
-    """All of this process's takers of one queue."""
+    """The takers of a queue in this process."""
 
     def __init__(self, store: StoreHandle, key: str, listener: object, record: QueueRecord) -> None:
         self.user: Callable[[], object | None] = lambda: None
@@ -171,7 +171,7 @@ class Takers(Held):
             holder._stop()
 
     def settle(self, session: Session, settle: e.Settle, on_settled: OnSettled) -> None:
-        """Let go of a task with a verdict. Synchronous; from here on nothing can stop it."""
+        """Let go of a task with a verdict, which nothing stops from here on."""
         self._home.check()
         if self._holders.pop(settle.token, None) is not None and self._by_pace:
             self._pace.ended += 1
@@ -401,7 +401,7 @@ class Takers(Held):
             self._line.grant(taker, (session, taken))
 
     def _keep_suspects(self, session: Session, tasks: Sequence[e.Taken]) -> Sequence[e.Taken]:
-        """Suspects have come, or others of this process have the room; returns the tasks that may begin now: none."""
+        """Suspects have come, or others of this process have the room; no task may begin now."""
         suspects = self.suspects
         if not suspects.here:
             self._forget_suspects()
