@@ -1,6 +1,6 @@
 """The level of a test, quick, heavy, or for `--full` alone, and the variants of it that a run without `--full` has.
 
-A test that takes over 0.3 seconds, its set-up included, is heavy: `heavy.txt` has its name and its time. A run of
+A test that takes over 0.2 seconds, its set-up included, is heavy: `heavy.txt` has its name and its time. A run of
 everything leaves heavy tests out. A run of some paths, of `-m heavy`, of `--last-failed` or of `--full` does not.
 """
 
@@ -14,7 +14,7 @@ import depth
 import pytest
 from _pytest.config import Config
 
-LIMIT = 0.3
+LIMIT = 0.2
 TABLE = Path(__file__).with_name("heavy.txt")
 
 seconds: Counter[str] = Counter()

@@ -67,6 +67,7 @@ LARGE = LARGEST | {
     "what_fails_its_check_is_passed_over",
 }
 """What has too many places to be cancelled in each of them on a wire as well."""
+LOOPS = ("asyncio", "trio")
 
 
 def entries(engines=(None, "memory", "wire", "faults", "sqlite"), full=(), not_on_wire=()):
@@ -109,15 +110,18 @@ def on(engine, scenario, seed=0):
 @entries()
 def test_explored(scenario, engine):
     for seed in range(max(1, SEEDS // SHARE.get(engine, 1))):
-        # one seed for the schedule and the faults
-        explore(on(engine, scenario, seed), seeds=[seed])
+        # one seed for the schedule and the faults, and one loop for each, except in a long run
+        explore(on(engine, scenario, seed), seeds=[seed], backends=backends(scenario, seed, both=depth.full))
+
+
+def backends(scenario, seed=0, *, both):
+    return LOOPS if both else [LOOPS[(scenarios().index(scenario) + seed) % 2]]
 
 
 # a large one has hundreds of places in memory, and several times as many on a wire; the longest takes 5 s
 @pytest.mark.timeout(400)
 @entries(CANCELLED_ON, full=["wire", *LARGEST], not_on_wire=() if LONG else LARGE)
 def test_cancelled_everywhere(scenario, engine):
-    # one loop for each scenario, except in a long run
-    backends = ("asyncio", "trio") if LONG else [("asyncio", "trio")[scenarios().index(scenario) % 2]]
     natively = LONG or (depth.full and engine != "wire")
-    cancel_everywhere(on(engine, scenario), backends=backends, cancel=True if natively else "scope")
+    kind = True if natively else "scope"
+    cancel_everywhere(on(engine, scenario), backends=backends(scenario, both=LONG), cancel=kind)

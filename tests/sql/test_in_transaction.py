@@ -55,10 +55,9 @@ def address(postgres):
 
 
 @pytest.fixture
-def db(address):
+def db(address, postgres_server):
     """A connection of the user's, who has a table."""
     with psycopg.connect(**address) as db:
-        db.execute("DROP SCHEMA IF EXISTS tenure CASCADE")
         db.execute("DROP TABLE IF EXISTS effect")
         db.execute("CREATE TABLE effect (task bigint)")
         db.commit()

@@ -38,9 +38,8 @@ def address(postgres):
 
 
 @pytest.fixture
-def db(address):
+def db(address, postgres_server):
     with psycopg.connect(**address, autocommit=True) as db:
-        db.execute("DROP SCHEMA IF EXISTS tenure CASCADE")
         yield db
 
 

@@ -101,12 +101,9 @@ class PostgresEngine(e.Remote):
                 self._sender = park()
                 await self._sender
             await self._connection.opened()
-            self._send_due()
-
-    def _send_due(self) -> None:
-        due, self._due = self._due, False
-        if due:
-            self._send(self._batches.take())
+            if self._due:
+                self._due = False
+                self._send(self._batches.take())
 
     def _send(self, operations: Sequence[e.Operation[Any]]) -> None:
         answers: list[Any] = [None] * len(operations)
@@ -138,7 +135,8 @@ class PostgresEngine(e.Remote):
                 # it clears up, before the operation comes again
                 self._connection.send([self._call("sweep")], _nothing)
             if self._batches.answer(answers):
-                self._send_due()
+                self._due = False
+                self._send(self._batches.take())
 
         self._connection.send([*statements.values()], on_over)
         if chores := self.chores(len(statements)):

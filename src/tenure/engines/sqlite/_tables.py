@@ -27,10 +27,11 @@ _TYPES: dict[Any, str] = {
     e.Metadata: "TEXT NOT NULL",
     e.Limiter: "TEXT NOT NULL",
 }
+_hints = lru_cache(get_type_hints)
 
 
 def schema_of(layout: Layout) -> Iterator[str]:
-    hints = get_type_hints(layout.row)
+    hints = _hints(layout.row)
     columns = ", ".join(f"{name} {_TYPES[kind]}" for name, kind in hints.items())
     yield f"CREATE TABLE {layout.name} ({columns}, PRIMARY KEY ({', '.join(layout.key)})) WITHOUT ROWID"
     for name, (of, by, when, _) in layout.orders.items():
@@ -44,7 +45,7 @@ class SqliteTable:
     """The rows of one layout. A row is read anew each time, and written when it is saved or moved."""
 
     def __init__(self, db: sqlite3.Connection, layout: Layout) -> None:
-        hints = get_type_hints(layout.row)
+        hints = _hints(layout.row)
         self._name, key = layout.name, layout.key
         columns = ", ".join(hints)
         select = f"SELECT {columns} FROM {self._name}"

@@ -35,7 +35,7 @@ OnSettled = Callable[[str | None], object]
 
 
 class Dismissed(Exception):
-    """A group of takers shall take no more."""
+    """A group of takers takes no more."""
 
 
 class Holder(Protocol):
@@ -99,7 +99,7 @@ class Takers(Held):
         return len(self._holders) - len(self.suspects.kept) + len(self._settling) + len(self._sent)
 
     async def take(self, group: object = None) -> tuple[Session, e.Taken]:
-        """Take the next task. Raises `Dismissed` when the group is dismissed meanwhile.
+        """Take the next task. Raises `Dismissed` if the group is dismissed.
 
         Cancellation: what was taken is given back.
         """
