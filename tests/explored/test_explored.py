@@ -111,7 +111,11 @@ def on(engine, scenario, seed=0):
 def test_explored(scenario, engine):
     for seed in range(max(1, SEEDS // SHARE.get(engine, 1))):
         # one seed for the schedule and the faults, and one loop for each, except in a long run
-        explore(on(engine, scenario, seed), seeds=[seed], backends=backends(scenario, seed, both=depth.full))
+        explore(
+            on(engine, scenario, seed),
+            seeds=[seed],
+            backends=backends(scenario, seed, both=LONG or depth.full),
+        )
 
 
 def backends(scenario, seed=0, *, both):

@@ -399,10 +399,12 @@ async def test_a_role_with_the_rights_of_a_program_works_with_the_schema(postgre
         "EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure",
     ):
         db.execute(f"GRANT {right} TO program")
-    url = f"postgresql://program@/postgres?host={postgres.folder}"
-    async with tenure.open_store(PostgresEngine(url)) as other:
-        queue = WorkQueue(other, "mail")
-        await queue.put(1, key="k")
-        async with queue.take(0) as task, tenure.Lock(other, "lock"):
-            assert task.payload == 1
-    db.execute("DROP OWNED BY program; DROP ROLE program")
+    try:
+        url = f"postgresql://program@/postgres?host={postgres.folder}"
+        async with tenure.open_store(PostgresEngine(url)) as other:
+            queue = WorkQueue(other, "mail")
+            await queue.put(1, key="k")
+            async with queue.take(0) as task, tenure.Lock(other, "lock"):
+                assert task.payload == 1
+    finally:
+        db.execute("DROP OWNED BY program; DROP ROLE program")
