@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -27,8 +28,10 @@ def strandings(history: Iterable[Event]) -> list[Stranded]:
     """The tasks that killed processes had, and that were taken again.
 
     It judges `taken`, `settled` (by whom the verdict was accepted) and `killed`. A task whose last verdict was accepted
-    while its process died is not taken again, and does not count.
+    while its process died is not taken again, and does not count. Nor does a task of which two processes have died: it
+    is a suspect, and waits until it runs apart.
     """
+    deaths: Counter[object] = Counter()
     holders: dict[object, str] = {}
     stranded: dict[object, tuple[float, str]] = {}
     freed: dict[str, float] = {}
@@ -42,13 +45,15 @@ def strandings(history: Iterable[Event]) -> list[Stranded]:
                 since, process = stranded.pop(item)
                 free = max(disturbed, freed.get(process, 0.0))
                 freed.setdefault(process, event.at)
-                found.append(Stranded(str(item), event.at - since, event.at - free))
+                if deaths[item] < 2:
+                    found.append(Stranded(str(item), event.at - since, event.at - free))
         elif event.kind == "settled" and holders.get(event.subject) == event.by:
-            del holders[event.subject]
+            del holders[event.subject], deaths[event.subject]
         elif event.kind == "killed":
             left = [item for item, by in holders.items() if by == event.subject]
             for item in left:
                 del holders[item]
+                deaths[item] += 1
                 stranded[item] = event.at, event.subject
         if event.kind in DISTURBANCES:
             disturbed = event.at

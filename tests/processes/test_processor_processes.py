@@ -126,3 +126,17 @@ def test_what_others_had_before_the_kill_was_not_stranded_by_it():
     history.note("killed", "1")
     history.taken("jobs", "a", by="2")
     assert strandings(history) == []
+
+
+def test_a_task_of_which_two_processes_have_died_runs_apart_and_is_no_stranding():
+    history = History()
+    for process in "123":
+        history.taken("jobs", "a", by=process)
+        history.note("killed", process)
+    history.taken("jobs", "a", by="4")
+    history.note("settled", "a", by="4")
+    history.taken("jobs", "a", by="4")
+    history.note("killed", "4")
+    history.taken("jobs", "a", by="5")
+    # after the first death, and after the verdict, which clears a suspect
+    assert len(strandings(history)) == 2
