@@ -63,6 +63,8 @@ def _offences(source):
                 yield "spawns", f"{name}() in line {node.lineno}"
             case ast.Attribute(value=ast.Name(id="anyio"), attr="current_time"):
                 yield "asks anyio for the time", f"line {node.lineno}"
+            case ast.ImportFrom(module="anyio", names=names) if "current_time" in {n.name for n in names}:
+                yield "asks anyio for the time", f"line {node.lineno}"
             case ast.Attribute(value=ast.Name(id=module) | ast.Attribute(attr=module), attr=name) if (
                 module,
                 name,
@@ -115,6 +117,7 @@ def test_only_where_it_is_allowed(what, places):
         ("from asyncio import Future", ["knows the loop"]),
         ("from .trio import x", []),
         ("import anyio\nanyio.current_time()", ["asks anyio for the time"]),
+        ("from anyio import current_time", ["asks anyio for the time"]),
         ("import anyio", []),
     ],
 )

@@ -50,6 +50,11 @@ def test_both_install_what_they_need_from_this_directory():
         assert then.split()[0] in {"tenure", "python"}
 
 
+def test_the_workflow_runs_the_first_on_each_python():
+    workflow = Path(__file__).parents[1] / ".github" / "workflows" / "ci.yml"
+    assert f"run: {commands()[0]}" in workflow.read_text()
+
+
 def programs():
     return [code for language, code in BLOCK.findall(TEXT) if language == "python"]
 

@@ -110,7 +110,7 @@ def on(engine, scenario, seed=0):
 @entries()
 def test_explored(scenario, engine):
     for seed in range(max(1, SEEDS // SHARE.get(engine, 1))):
-        # one seed for the schedule and the faults, and one loop for each, except in a long run
+        # one seed for the schedule and the faults, and one loop for each, but for long and full runs
         explore(
             on(engine, scenario, seed),
             seeds=[seed],

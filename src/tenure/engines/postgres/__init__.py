@@ -135,7 +135,7 @@ class PostgresEngine(e.Remote):
                 # it clears up, before the operation comes again
                 self._connection.send([self._call("sweep")], _nothing)
             if self._batches.answer(answers):
-                self._due = False
+                self._due = False  # the batch leaves at once: no task that the answers wake adds to it
                 self._send(self._batches.take())
 
         self._connection.send([*statements.values()], on_over)
