@@ -65,7 +65,7 @@ async def test_nothing_is_held_by_two_nor_lost_nor_left(trial, number, faults):
 
 
 async def test_a_frozen_process_is_not_waited_for_and_has_no_say_afterwards(trial):
-    verdict = await trial("freeze_process", pause=0.4).run(6, "freeze_holder")
+    verdict = await trial("freeze_process", pause=0.4).run(6, *["freeze_holder"] * 4)
     assert verdict.violations == []
     assert verdict.seen["holds not compared"]
 
